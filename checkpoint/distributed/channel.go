@@ -12,11 +12,11 @@ import (
 	"ddpbatch/internal/failure"
 )
 
-// channel is how ranks exchange facts: JSON over a Group. What it sends always is JSON:
-// that it is not is a mistake in this package, and panics.
+// channel exchanges facts between ranks, as JSON over a Group. All values it sends can be encoded as JSON:
+// a value that cannot is a mistake in this package, and panics.
 type channel struct {
 	group   Group
-	classes []error // the errors that keep their identity on the way
+	classes []error // errors that errors.Is finds on every rank
 }
 
 func newChannel(group Group, own []error) *channel {
@@ -28,13 +28,13 @@ func (c *channel) isCoordinator() bool { return c.group.Rank() == 0 }
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic("distributed: a message is no JSON")
+		panic("distributed: encode a message: " + err.Error())
 	}
 	return text
 }
 
-// exchange tells rank 0 what every rank has to say, and all ranks what rank 0 decides. An error of decide, or a message that rank 0 cannot
-// read, is every rank's; own is this rank's, and is kept whole where it is the one that counts.
+// exchange sends every rank's message to rank 0, and rank 0's decision to all ranks. An error of decide, or a message that rank 0 cannot
+// decode, is returned on every rank. own is this rank's error; it is returned itself, not as text, if it is the one that counts.
 func exchange[A, B any](ctx context.Context, c *channel, message A, own error, decide func(all []A) (B, error)) (b B, err error) {
 	texts, err := c.group.Gather(ctx, encode(message))
 	if err != nil {
@@ -52,24 +52,24 @@ func exchange[A, B any](ctx context.Context, c *channel, message A, own error, d
 
 func decode[A any](texts [][]byte, ranks int) ([]A, error) {
 	if len(texts) != ranks {
-		return nil, fmt.Errorf("%d messages of %d ranks", len(texts), ranks)
+		return nil, fmt.Errorf("got %d messages from %d ranks", len(texts), ranks)
 	}
 	all := make([]A, ranks)
 	for rank, text := range texts {
 		if err := json.Unmarshal(text, &all[rank]); err != nil {
-			return nil, fmt.Errorf("message of rank %d: %w", rank, err)
+			return nil, fmt.Errorf("decode the message of rank %d: %w", rank, err)
 		}
 	}
 	return all, nil
 }
 
-// valueOrFailure is how the work of one rank has ended, or what rank 0 answers all ranks.
+// valueOrFailure is the result of one rank's work, or rank 0's answer to all ranks.
 type valueOrFailure[T any] struct {
 	Value   T                `json:"value"`
 	Failure *failure.Failure `json:"failure,omitempty"`
 }
 
-// fromRank0 gives every rank what rank 0 has: value, or its error err. The others' values do not count.
+// fromRank0 returns on every rank what rank 0 passes: value, or its error err. The other ranks' values are ignored.
 func fromRank0[T any](ctx context.Context, c *channel, value T, err error) (T, error) {
 	a := valueOrFailure[T]{Value: value}
 	var payload []byte
@@ -84,27 +84,27 @@ func fromRank0[T any](ctx context.Context, c *channel, value T, err error) (T, e
 	if !c.isCoordinator() {
 		a = valueOrFailure[T]{}
 		if e := json.Unmarshal(text, &a); e != nil {
-			return value, fmt.Errorf("message of rank 0: %w", e)
+			return value, fmt.Errorf("decode the message of rank 0: %w", e)
 		}
 	}
 	return a.Value, c.error(a.Failure, err)
 }
 
-// progress is what a rank reports in an exchange while all are at work: once, how its own has ended.
+// progress is what a rank reports in an exchange while ranks are at work. It reports the end of its own work once.
 type progress[T any] struct {
-	Over   bool               `json:"over,omitempty"` // just now
+	Over   bool               `json:"over,omitempty"` // the work has just ended
 	Report *valueOrFailure[T] `json:"report,omitempty"`
 }
 
-// reply is rank 0's answer: none yet, or the last.
+// reply is rank 0's answer: with Over it is the last one and has a value.
 type reply[B any] struct {
 	Over  bool `json:"over"`
 	Value B    `json:"value"`
 }
 
-// runOnEveryRank runs work on every rank, and has the ranks exchange how far they are at every tick until it is over on all. So however
-// long a disk takes, no collective waits longer than that. Rank 0 decides, by the reports of all ranks, what every rank gets; an error of
-// its decision is every rank's. Where the group fails, ctx is cancelled for work; runOnEveryRank returns after that in any case.
+// runOnEveryRank runs work on every rank. At every tick the ranks exchange how far they are, until all are done. So however
+// slow a disk is, no collective waits longer than a tick. Rank 0 computes the result for every rank from the reports of all ranks; an error
+// of decide is returned on every rank. If the group fails, ctx is canceled for work. runOnEveryRank never returns before work has.
 func runOnEveryRank[T, B any](
 	ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]valueOrFailure[T]) (B, error),
 ) (B, error) {
@@ -147,7 +147,7 @@ func runOnEveryRank[T, B any](
 	}
 }
 
-// doneWithin waits until something is done, or a tick has passed.
+// doneWithin waits until done is closed, or a tick has passed, and reports whether it was closed.
 func doneWithin(done <-chan struct{}, tick time.Duration) bool {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
@@ -159,7 +159,7 @@ func doneWithin(done <-chan struct{}, tick time.Duration) bool {
 	}
 }
 
-// runTogether is runOnEveryRank where all that counts is whether it works: the first rank's error is every rank's.
+// runTogether is runOnEveryRank for work without a result: the error of the lowest rank that has one is returned on every rank.
 func runTogether(ctx context.Context, s *Saver, work func(context.Context) error) error {
 	var own error
 	_, err := runOnEveryRank(ctx, s, func(ctx context.Context) (struct{}, error) {
@@ -180,7 +180,7 @@ func firstFailure[T any](all []valueOrFailure[T]) *failure.Failure {
 	return nil
 }
 
-// runOnRank0 is runOnEveryRank with work for rank 0 alone, whose result is every rank's.
+// runOnRank0 is runOnEveryRank with work on rank 0 alone, whose result is returned on every rank.
 func runOnRank0[T any](ctx context.Context, s *Saver, work func(context.Context) (T, error)) (T, error) {
 	var result T
 	var own error
@@ -192,17 +192,17 @@ func runOnRank0[T any](ctx context.Context, s *Saver, work func(context.Context)
 	}, func([]valueOrFailure[struct{}]) (T, error) { return result, own })
 }
 
-// sentinels are the errors that callers on every rank tell apart, in the order of their numbers in messages.
+// sentinels are the errors that callers on every rank distinguish, in the order of their numbers in messages.
 var sentinels = []error{
 	checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt,
 	checkpoint.ErrFormatTooNew, checkpoint.ErrNone, errLocal, context.Canceled, context.DeadlineExceeded,
 }
 
-// selfExplaining are the sentinels that say enough by themselves to a rank where nothing happened.
+// selfExplaining are the sentinels whose text is enough on a rank where nothing happened.
 var selfExplaining = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission,
 	checkpoint.ErrStale, checkpoint.ErrCorrupt}
 
-// failureOf makes err a message; a failure that came in one goes on as it is.
+// failureOf turns err into a message. A failure that came in a message is passed on unchanged.
 func (c *channel) failureOf(err error) *failure.Failure {
 	f := failure.Of(c.group.Rank(), err, c.classes)
 	if from, ok := errors.AsType[*failure.Error](err); ok {
@@ -213,7 +213,8 @@ func (c *channel) failureOf(err error) *failure.Failure {
 	return f
 }
 
-// error is the failure as this rank's caller gets it; own is this rank's error, and is kept whole where it is the one that counts.
+// error returns the failure as an error for this rank's caller. own is this rank's error; it is returned itself if the failure is of this
+// rank.
 func (c *channel) error(f *failure.Failure, own error) error {
 	if f == nil {
 		return nil
@@ -228,7 +229,8 @@ func (c *channel) error(f *failure.Failure, own error) error {
 	return &ownError{rank: f.Rank, err: own, class: remote.Unwrap(), classes: c.classes}
 }
 
-// brief is error for what rank 0 and the rank where it happened tell whole: the others keep to its class, where that says enough.
+// brief is like error, but only rank 0 and the rank where the error happened return the full text. The other ranks return only the class,
+// if its text is enough.
 func (c *channel) brief(f *failure.Failure, own error) error {
 	if f != nil && !c.isCoordinator() {
 		if class := f.Elsewhere(c.classes).Unwrap(); slices.Contains(selfExplaining, class) {
@@ -240,18 +242,19 @@ func (c *channel) brief(f *failure.Failure, own error) error {
 	return c.error(f, own)
 }
 
-// ownError is an error of this rank that fails all. It reads as it does on the others, and is of the same class: where it is of several,
-// the ranks would go different ways if each looked for another. Of what has no class, all can be found in it.
+// ownError is an error of this rank that fails all ranks. It has the same text as on the others, and matches the same class. If err matches
+// several classes, only that one counts, or the ranks would take different ways by checking for different classes. If err has no class,
+// errors.Is finds everything in it.
 type ownError struct {
 	rank    int
 	err     error
-	class   error   // nil: none
-	classes []error // all there are
+	class   error   // nil if it has none
+	classes []error // all classes
 }
 
 func (e *ownError) Error() string { return fmt.Sprintf("rank %d: %v", e.rank, e.err) }
 
-// Is finds the class that all ranks find, and none of the others.
+// Is matches, of the classes, only the one that all ranks find.
 func (e *ownError) Is(target error) bool {
 	if slices.Contains(e.classes, target) {
 		return target == e.class

@@ -114,7 +114,7 @@ func TestUnreadableMessageHangsNobody(t *testing.T) {
 		}()
 	}
 	for range 3 {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "rank 0: message of rank 2") {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "rank 0: decode the message of rank 2") {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -11,16 +11,16 @@ import (
 
 // roundStatus is what a rank reports to rank 0 in a round.
 type roundStatus struct {
-	Newest uint64 `json:"newest"` // the job submitted last, and its step
+	Newest uint64 `json:"newest"` // the number of the newest submitted job, and its step
 	Step   int64  `json:"step"`
-	Ready  uint64 `json:"ready"` // the newest that this rank is ready to publish, or refuses to
-	Safe   uint64 `json:"safe"`  // the newest that is on the node's own disk
+	Ready  uint64 `json:"ready"` // the newest job that this rank is ready to publish, or refuses to
+	Safe   uint64 `json:"safe"`  // the newest job that is on the node's own disk
 	// Refused is why Ready must not be published.
 	Refused *failure.Failure `json:"refused,omitempty"`
 	Writing *written         `json:"writing,omitempty"` // nil: nothing is being published
 }
 
-// written is how far a rank is with its shard of a publication.
+// written is how far a rank has written its shard of a publication.
 type written struct {
 	ID      uint64               `json:"id"`
 	Over    bool                 `json:"over"`
@@ -30,15 +30,15 @@ type written struct {
 
 // decision is rank 0's answer to a round.
 type decision struct {
-	Chosen    uint64       `json:"chosen,omitempty"` // is to be published: keep what it needs
+	Chosen    uint64       `json:"chosen,omitempty"` // this job will be published: keep its shard
 	Start     *writeTicket `json:"start,omitempty"`
-	Cancel    bool         `json:"cancel,omitempty"` // what is being published
+	Cancel    bool         `json:"cancel,omitempty"` // cancel the publication in progress
 	Finalized *outcome     `json:"settled,omitempty"`
 	Complete  uint64       `json:"complete"` // all ranks' copies up to this job are free again
-	Idle      bool         `json:"idle"`     // nothing is being published, or could be
+	Idle      bool         `json:"idle"`     // nothing is being published, or ready to be
 }
 
-// writeTicket lets a rank write its shard of a job.
+// writeTicket tells a rank to write its shard of a job.
 type writeTicket struct {
 	ID    uint64 `json:"id"`
 	Draft []byte `json:"draft"`
@@ -49,13 +49,13 @@ type writeTicket struct {
 type outcome struct {
 	ID      uint64           `json:"id"`
 	Failure *failure.Failure `json:"failure,omitempty"`
-	// Replaced says that what failed was a node's own disk, and that all ranks have a newer save in flight: nobody need know of it.
+	// Replaced says that a node's own disk failed, and that all ranks have a newer save in flight: the failure is only logged.
 	Replaced bool            `json:"replaced,omitempty"`
-	Info     checkpoint.Info `json:"info"` // where Committed
+	Info     checkpoint.Info `json:"info"` // valid if Committed
 	Times    phases          `json:"times"`
 }
 
-// phases are the times of a save in seconds: of the slowest rank, and of the commit.
+// phases are the times of a save in seconds: of the slowest rank, and for the commit.
 type phases struct {
 	Encode float64 `json:"encode"`
 	Write  float64 `json:"write"`
@@ -63,18 +63,18 @@ type phases struct {
 	Commit float64 `json:"commit"`
 }
 
-// coordinator is what only rank 0 does for a publication: it makes the draft, waits until every rank has written, commits. Each of
-// these is a task beside the rounds.
+// coordinator is the part of a publication that only rank 0 does: it makes the draft, waits until every rank has written, and commits. Each
+// of these runs as a task beside the rounds.
 type coordinator struct {
 	phase  phase
 	job    *job
 	draft  *checkpoint.Draft
-	over   bool             // the task of this phase
-	err    error            // rank 0's own: of the draft, or of the commit
-	failed *failure.Failure // why what is being written must go
+	over   bool             // the task of this phase has ended
+	err    error            // rank 0's own error, of the draft or of the commit
+	failed *failure.Failure // why what is being written must be removed
 	shards []checkpoint.ShardInfo
 
-	saved *checkpoint.Checkpoint // what the commit gave
+	saved *checkpoint.Checkpoint // the result of the commit
 	took  time.Duration
 	base  *checkpoint.Checkpoint // the newest full one of this Saver, for deltas
 }
@@ -84,12 +84,12 @@ type phase int
 const (
 	resting    phase = iota
 	drafting         // the folder is being made
-	gathering        // ranks write their shards
-	aborting         // a rank has failed, and nobody writes any more: rank 0 removes what is there
+	gathering        // the ranks write their shards
+	aborting         // a rank has failed, and no rank writes any more: rank 0 removes the files
 	committing       // the manifest is being written
 )
 
-// begin goes on to a phase, with a task of its own beside the rounds. Nothing of the coordinator is looked at before that is over.
+// begin enters a phase, with a task beside the rounds. The coordinator's fields must not be used until the task is over.
 func (r *rounds) begin(p phase, task func() error) {
 	l := &r.coordinator
 	l.phase, l.over = p, false
@@ -99,7 +99,7 @@ func (r *rounds) begin(p phase, task func() error) {
 	})
 }
 
-// decide takes the step that a round allows. Its error ends everything.
+// decide takes the next step that a round allows. After an error of decide, nothing more is published.
 func (r *rounds) decide(all []roundStatus) (d decision, err error) {
 	if err := checkSameStep(all); err != nil {
 		return d, err
@@ -135,15 +135,15 @@ func (r *rounds) decide(all []roundStatus) (d decision, err error) {
 	return d, nil
 }
 
-// checkSameStep says that ranks save different steps, which no Saver can mend.
+// checkSameStep returns an error if ranks save different steps, which no Saver can repair.
 func checkSameStep(all []roundStatus) error {
-	steps := map[uint64]int{} // job -> the first rank that is there
+	steps := map[uint64]int{} // job -> the first rank that has submitted it
 	for rank, s := range all {
 		first, ok := steps[s.Newest]
 		if !ok {
 			steps[s.Newest] = rank
 		} else if all[first].Step != s.Step {
-			text := fmt.Sprintf("saves step %d where rank %d saves step %d: all ranks must save the same step", s.Step,
+			text := fmt.Sprintf("saves step %d, but rank %d saves step %d: all ranks must save the same step", s.Step,
 				first, all[first].Step)
 			return (&failure.Failure{Rank: rank, Text: text}).Elsewhere(nil)
 		}
@@ -180,7 +180,7 @@ func (r *rounds) choose(d *decision, all []roundStatus) {
 	})
 }
 
-// collect waits until no rank writes any more, and lets one that failed stop the others.
+// collect waits until no rank is writing. If one has failed, it cancels the others.
 func (r *rounds) collect(d *decision, all []roundStatus) {
 	l := &r.coordinator
 	writing := 0
@@ -215,7 +215,7 @@ func (r *rounds) collect(d *decision, all []roundStatus) {
 	}
 }
 
-// commit writes the commit record, or removes everything where that fails; unless it may have happened nevertheless.
+// commit writes the commit record. If that fails it removes everything, unless the commit may have happened all the same.
 func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, error) {
 	l := &r.coordinator
 	m := l.job.meta
@@ -242,7 +242,7 @@ func (r *rounds) finalize(d *decision, all []roundStatus, f *failure.Failure) {
 	if l.saved == nil {
 		return
 	}
-	d.Finalized.Info = l.saved.Info() // beside a failure, too: it stands, but this attempt is superseded
+	d.Finalized.Info = l.saved.Info() // also set beside a failure: the commit stands, but this attempt is superseded
 	if f == nil && l.job.full && r.s.mode.deltas() {
 		l.saved, l.base = l.base, l.saved
 	}
@@ -259,7 +259,7 @@ func slowest(shards []checkpoint.ShardInfo) (p phases) {
 	return p
 }
 
-// abandon lets go of a publication that no decision will end. A commit that was tried stands, or its files are swept later.
+// abandon gives up a publication that no decision will end. A commit that was tried stands, or its files are swept later.
 func (l *coordinator) abandon() {
 	if l.draft != nil && (l.phase == drafting || l.phase == gathering) {
 		l.draft.Abort()
@@ -267,7 +267,7 @@ func (l *coordinator) abandon() {
 	l.close()
 }
 
-// close closes the checkpoints that are open.
+// close closes the open checkpoints.
 func (l *coordinator) close() {
 	for _, c := range []*checkpoint.Checkpoint{l.saved, l.base} {
 		if c != nil {

@@ -8,7 +8,8 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// What encoding keeps: each worker has an encoder of just under 3 MiB and two batches of 1 MiB, and one more batch is being written.
+// The memory that encoding takes: each worker has an encoder of just under 3 MiB and two batches of 1 MiB, and one more batch is being
+// written.
 const (
 	encodeEach = 5 << 20
 	encodeOnce = 1 << 20
@@ -21,9 +22,9 @@ func encodeBytes(workers int) int64 {
 	return int64(workers)*encodeEach + encodeOnce
 }
 
-// Encoders is how many of o.Workers, which are not 0, may encode within o.MaxMemory, so that it can be asked for no more before New; and
-// how many bytes it takes if only one does. 0: not even that one may.
-// New itself gives up copies of the state where they do not fit, and not workers.
+// Encoders returns how many of o.Workers may encode within o.MaxMemory, so that a caller can reduce Workers before New, and
+// the bytes that a single one takes. n is 0 if not even one may. o.Workers must not be 0.
+// New itself gives up copies of the state if they do not fit, but does not reduce the workers.
 func (o Options) Encoders() (n int, least int64) {
 	n, least = o.Workers, LeastMemory(o.Peers != nil)
 	if o.MaxMemory > 0 {
@@ -32,7 +33,7 @@ func (o Options) Encoders() (n int, least int64) {
 	return n, least
 }
 
-// LeastMemory is how many bytes one encoder takes, beside peers that exchange shards or without.
+// LeastMemory returns how many bytes a single encoder takes, with or without peers that exchange shards.
 func LeastMemory(peers bool) int64 {
 	least := int64(encodeOnce + encodeEach)
 	if peers {
@@ -41,23 +42,23 @@ func LeastMemory(peers bool) int64 {
 	return least
 }
 
-// mode is what of the options the memory allows; the same on all ranks.
+// mode is the part of the options that the memory allows. It is the same on all ranks.
 type mode struct {
 	Async  bool `json:"async"`
 	Delta  int  `json:"delta"`
-	Copies int  `json:"copies"` // of the state: 0, 1, or 2 where there are deltas
+	Copies int  `json:"copies"` // of the state: 0, 1, or 2 with deltas
 
-	// Where it is less than was asked for: who has too little, how much that takes, and its cap.
+	// If the mode is less than the options: which rank has too little memory, how much it needs, and its cap.
 	Rank   int   `json:"rank"`
 	Needs  int64 `json:"needs"`
 	Cap    int64 `json:"cap"`
-	Over   bool  `json:"over"`   // it is too little even to encode
-	Lifted bool  `json:"lifted"` // deltas were asked for, and there is a node-local tier
+	Over   bool  `json:"over"`   // the cap is too low even to encode
+	Lifted bool  `json:"lifted"` // deltas are off because of the node-local tier
 }
 
 func (m mode) deltas() bool { return m.Delta > 0 }
 
-// chooseMode is rank 0's; loads are what each rank writes. Deltas go first, then the copy, and with it asynchronous saving.
+// chooseMode runs on rank 0; loads are what each rank writes. It gives up deltas first, then the copy, and with it asynchronous saving.
 func chooseMode(loads []int64, all []hello) mode {
 	asked := all[0].Options
 	m := mode{Async: asked.Async, Delta: max(0, asked.Delta)}
@@ -86,7 +87,7 @@ func chooseMode(loads []int64, all []hello) mode {
 	return m
 }
 
-// wanted is how many copies of the state the mode needs.
+// wanted returns how many copies of the state the mode needs.
 func (m mode) wanted() int {
 	switch {
 	case m.deltas():
@@ -97,16 +98,16 @@ func (m mode) wanted() int {
 	return 0
 }
 
-// explain logs what was asked for and is not done.
+// explain logs which options are not followed.
 func (m mode) explain(log *slog.Logger) {
 	if m.Lifted {
-		log.Warn("checkpoints are all full ones: with a node-local tier there are no deltas")
+		log.Warn("every checkpoint is a full one: delta has no effect with a node-local tier")
 	}
 	if m.Needs == 0 {
 		return
 	}
 	if m.Over {
-		log.Warn("encoding checkpoints takes more memory than allowed, even without a copy of the state: have fewer goroutines encode",
+		log.Warn("encoding checkpoints takes more memory than allowed, even without a copy of the state: let fewer goroutines encode",
 			"rank", m.Rank, "needs_bytes", m.Needs, "max_bytes", m.Cap)
 		return
 	}
@@ -117,13 +118,13 @@ func (m mode) explain(log *slog.Logger) {
 	log.Warn("checkpoints need more memory than allowed", "instead", what, "rank", m.Rank, "needs_bytes", m.Needs, "max_bytes", m.Cap)
 }
 
-// copies are the buffers that hold the state while it is written: none, one, or one more for the full checkpoint that deltas refer to.
+// copies holds the buffers for the state while it is written: none, one, or two if one holds the full checkpoint that deltas refer to.
 type copies struct {
-	live    []checkpoint.Piece   // this rank's pieces where training changes them
-	buffers [][]checkpoint.Piece // the same pieces, in memory of our own
+	live    []checkpoint.Piece   // this rank's pieces, in the memory that training changes
+	buffers [][]checkpoint.Piece // the same pieces, in memory of the Saver
 }
 
-// newCopies reserves n buffers. They are touched, so that a machine with too little memory says so now and not at the first save.
+// newCopies reserves n buffers. It writes to each page, so that a machine with too little memory fails now and not at the first save.
 func newCopies(live []checkpoint.Piece, n int) *copies {
 	c := &copies{live: live}
 	var size int
@@ -155,7 +156,7 @@ func (c *copies) take(buffer int) []checkpoint.Piece {
 	return to
 }
 
-// against is pieces as a delta to what a buffer holds.
+// against returns pieces as a delta from the contents of a buffer.
 func (c *copies) against(pieces []checkpoint.Piece, base int) []checkpoint.Piece {
 	for i := range pieces {
 		pieces[i].Base = c.buffers[base][i].Data
@@ -163,16 +164,16 @@ func (c *copies) against(pieces []checkpoint.Piece, base int) []checkpoint.Piece
 	return pieces
 }
 
-// deltaSchedule decides which saves are deltas, and which of the two copies is whose: the base stays in memory, the other copy is the
-// one to save next. It advances by outcomes, which all ranks learn in the same order.
+// deltaSchedule decides which saves are deltas, and which of the two copies each save uses: the base stays in memory, the other copy is
+// for the next save. It advances by outcomes, which all ranks learn in the same order.
 type deltaSchedule struct {
-	base int // the copy that the newest full checkpoint was made of; -1: none
+	base int // the copy that holds the newest full checkpoint; -1: none
 	used int // deltas since then
 }
 
 func newDeltaSchedule() deltaSchedule { return deltaSchedule{base: -1} }
 
-// next says what the next save is: into which copy, and whether it is full or a delta to the copy base.
+// next returns which copy the next save uses, and whether it is full or a delta from the copy base.
 func (d *deltaSchedule) next(m mode) (copy, base int, full bool) {
 	if m.Copies < 2 {
 		return 0, -1, true
@@ -184,7 +185,7 @@ func (d *deltaSchedule) next(m mode) (copy, base int, full bool) {
 	return copy, d.base, d.base < 0 || d.used >= m.Delta
 }
 
-// done takes note of how a job ended. After one that failed the next is a full one: what its folder holds is not known.
+// done records how a job ended. After a failed job the next one is full, because the contents of the failed one's folder are unknown.
 func (d *deltaSchedule) done(j *job, ok bool) {
 	switch {
 	case !ok:

@@ -17,13 +17,13 @@ var errNoDir = errors.New("rank 0 has no checkpoints folder")
 type hello struct {
 	Arrays    []listing        `json:"arrays"`
 	Options   sharedOptions    `json:"options"`
-	Node      string           `json:"node,omitempty"` // where there are replicas
+	Node      string           `json:"node,omitempty"` // set if there are replicas
 	MaxMemory int64            `json:"max_memory"`
 	Encode    int64            `json:"encode"` // bytes of buffers that encoding takes
 	Failure   *failure.Failure `json:"failure,omitempty"`
 }
 
-// sharedOptions is what must be the same on all ranks of the Options.
+// sharedOptions are the Options that must be the same on all ranks.
 type sharedOptions struct {
 	Async  bool `json:"async"`
 	Delta  int  `json:"delta"`
@@ -43,9 +43,9 @@ type welcome struct {
 	Plan    plan                `json:"plan"`
 	Mode    mode                `json:"mode"`
 	Place   checkpoint.Location `json:"place"`
-	Home    string              `json:"home"`    // the absolute path of the shared folder, as rank 0 has it
-	Session uint32              `json:"session"` // tells the files of this Saver from those of another
-	// Partners is, for each rank, the one that keeps a replica of its shards; nil: there are none.
+	Home    string              `json:"home"`    // the absolute path of the shared folder on rank 0
+	Session uint32              `json:"session"` // distinguishes the files of this Saver from those of another
+	// Partners holds, for each rank, the rank that keeps a replica of its shards; nil if there are no replicas.
 	Partners []int `json:"partners,omitempty"`
 }
 
@@ -58,7 +58,7 @@ func (s *Saver) open(ctx context.Context, arrays []Array) error {
 			Errors: len(s.o.Errors)},
 	}
 	if s.o.Peers != nil {
-		h.Encode += 2 * messageBytes // what is sent, and what comes
+		h.Encode += 2 * messageBytes // one to send, one to receive
 	}
 	w, err := exchange(ctx, s.channel, h, own, func(all []hello) (welcome, error) { return s.welcome(all, own) })
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Saver) open(ctx context.Context, arrays []Array) error {
 	if err != nil {
 		return err
 	}
-	// The probes of all ranks are gone from the disk.
+	// Here the probes of all ranks have been removed from the disk.
 	return runTogether(ctx, s, func(ctx context.Context) error {
 		if s.channel.isCoordinator() {
 			s.warnOfRoom(ctx, w.Plan.bytes())
@@ -83,7 +83,7 @@ func (s *Saver) open(ctx context.Context, arrays []Array) error {
 	})
 }
 
-// welcome is rank 0's: it checks what all ranks say, and plans. own is rank 0's error with its own arrays.
+// welcome runs on rank 0: it checks the reports of all ranks, and plans. own is rank 0's error with its own arrays.
 func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 	lists := make([][]listing, len(all))
 	for rank, h := range all {
@@ -91,7 +91,7 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 			return welcome{}, s.channel.error(h.Failure, own)
 		}
 		if first := all[0].Options; h.Options != first {
-			return welcome{}, fmt.Errorf("rank %d has other options than rank 0: %v; rank 0: %v", rank, h.Options, first)
+			return welcome{}, fmt.Errorf("rank %d has other options than rank 0: %v; rank 0 has %v", rank, h.Options, first)
 		}
 		lists[rank] = h.Arrays
 	}
@@ -100,7 +100,7 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 	}
 	location := s.dir.Location()
 	if s.o.Local != "" && location.Run == "" {
-		return welcome{}, errors.New("a node-local tier needs the name of the run, to tell its files from those of other runs")
+		return welcome{}, errors.New("a node-local tier needs a run name, which distinguishes its files from those of other runs")
 	}
 	home, err := filepath.Abs(location.Path)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 		nil
 }
 
-// partners is rank 0's: it says where replicas go, and where there can be none.
+// partners runs on rank 0: it decides where replicas go, and warns if there can be none.
 func (s *Saver) partners(all []hello) []int {
 	if s.o.Peers == nil || s.o.Local == "" {
 		return nil
@@ -129,12 +129,12 @@ func (s *Saver) partners(all []hello) []int {
 	}
 	to := partners(nodes)
 	if to == nil {
-		s.log.Warn("shards on the node's own disk are not copied to another node: all ranks are on this one", "node", s.o.Node)
+		s.log.Warn("shards on the node's own disk are not copied to another node: all ranks are on the same node", "node", s.o.Node)
 	}
 	return to
 }
 
-// prepare makes this rank ready to save as rank 0 has said.
+// prepare makes this rank ready to save, as w says.
 func (s *Saver) prepare(ctx context.Context, w welcome, arrays []Array) error {
 	rank := s.channel.group.Rank()
 	o := checkpoint.Options{FS: s.o.FS, Workers: s.o.Workers, Log: s.log}
@@ -178,19 +178,19 @@ func (s *Saver) prepare(ctx context.Context, w welcome, arrays []Array) error {
 	return nil
 }
 
-// warnOfRoom is rank 0's: it says where what the run is to keep will not fit beside what is there.
+// warnOfRoom runs on rank 0: it warns if the checkpoints that the run keeps will not fit on the disk.
 func (s *Saver) warnOfRoom(ctx context.Context, state int64) {
 	space, err := s.o.FS.Space(s.dir.Location().Path)
-	if err != nil || space.Total == 0 { // not known
+	if err != nil || space.Total == 0 { // unknown
 		return
 	}
 	room, err := s.dir.Room(ctx, state, s.mode.deltas())
 	if err != nil {
-		s.log.Warn("room for checkpoints is not known", "err", err)
+		s.log.Warn("cannot find out how much room the checkpoints need", "err", err)
 		return
 	}
 	if uint64(room.Need) > space.Free {
-		s.log.Warn("too little room for the checkpoints that are to be kept: free space, or keep fewer (checkpoint.keep_last, keep_best)",
+		s.log.Warn("too little free space for the checkpoints to keep: free space, or keep fewer (checkpoint.keep_last, keep_best)",
 			"needs_bytes", room.Need, "free_bytes", space.Free, "each_bytes", room.Each, "at_once", room.Count, "there_bytes", room.There,
 			"and_more", room.More, "file_system", s.space.Type)
 	}

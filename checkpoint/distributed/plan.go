@@ -11,10 +11,10 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// plan says which rank writes which bytes of which array. It is a pure function of the ranks' lists, and the same for every save.
+// plan says which rank writes which bytes of which array. It depends only on the ranks' lists, and is the same for every save.
 type plan []planned
 
-// planned is one array and its cuts in order of Start; none where it has no bytes.
+// planned is one array and its cuts in the order of Start. An array without bytes has no cuts.
 type planned struct {
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
@@ -29,7 +29,7 @@ type cut struct {
 	Length int64 `json:"length"`
 }
 
-// makePlan checks that the ranks' lists fit each other and shares out the work. Arrays stay in the order in which they are
+// makePlan checks the ranks' lists against each other and divides the work. Arrays stay in the order in which they are
 // first listed, rank by rank.
 func makePlan(lists [][]listing) (plan, error) {
 	all, err := merge(lists)
@@ -53,7 +53,7 @@ type heldArray struct {
 	holders []int // ascending
 }
 
-// merge joins the lists; hostile and contradicting ones are an error.
+// merge joins the lists. It returns an error for lists that contradict each other or are hostile.
 func merge(lists [][]listing) ([]heldArray, error) {
 	var all []heldArray
 	var total int64
@@ -81,14 +81,14 @@ func merge(lists [][]listing) ([]heldArray, error) {
 	return all, nil
 }
 
-// join adds a rank to an array's holders.
+// join adds a rank to the holders of an array.
 func (h *heldArray) join(l listing, rank int) error {
 	first := h.holders[0]
 	switch {
 	case h.holders[len(h.holders)-1] == rank:
 		return fmt.Errorf("rank %d lists array %q twice", rank, l.Name)
 	case !h.Replicated || !l.Replicated:
-		return fmt.Errorf("ranks %d and %d both list array %q, which is not replicated on both: name what is a rank's own after the rank",
+		return fmt.Errorf("ranks %d and %d both list array %q, which is not replicated on both: put the rank into the name",
 			first, rank, l.Name)
 	case h.DType != l.DType || !slices.Equal(h.Shape, l.Shape):
 		return fmt.Errorf("array %q is %s %v on rank %d and %s %v on rank %d", l.Name, h.DType, h.Shape, first, l.DType, l.Shape, rank)
@@ -97,7 +97,7 @@ func (h *heldArray) join(l listing, rank int) error {
 	return nil
 }
 
-// loads is how much each rank writes.
+// loads returns how many bytes each rank writes.
 func (p plan) loads(ranks int) []int64 {
 	loads := make([]int64, ranks)
 	for _, a := range p {
@@ -108,7 +108,7 @@ func (p plan) loads(ranks int) []int64 {
 	return loads
 }
 
-// bytes is what all ranks write together.
+// bytes returns how many bytes all ranks write together.
 func (p plan) bytes() (total int64) {
 	for _, a := range p {
 		for _, c := range a.Cuts {
@@ -118,14 +118,14 @@ func (p plan) bytes() (total int64) {
 	return total
 }
 
-// tensors is the plan as a checkpoint records it: shard i is that of the i-th writer, its pieces in the order of the plan.
+// tensors returns the plan as a checkpoint records it: shard i is that of the i-th writer, with its pieces in the order of the plan.
 func (p plan) tensors(writers []int) []checkpoint.TensorPlan {
 	offsets := make([]int64, len(writers))
 	all := make([]checkpoint.TensorPlan, len(p))
 	for i, a := range p {
 		all[i] = checkpoint.TensorPlan{Name: a.Name, DType: a.DType, Shape: a.Shape}
 		for _, c := range a.Cuts {
-			shard, _ := slices.BinarySearch(writers, c.Rank) // who has a cut is a writer
+			shard, _ := slices.BinarySearch(writers, c.Rank) // every rank with a cut is a writer
 			all[i].Extents = append(all[i].Extents,
 				checkpoint.Extent{Shard: shard, Offset: offsets[shard], Start: c.Start, Length: c.Length})
 			offsets[shard] += c.Length
@@ -136,7 +136,7 @@ func (p plan) tensors(writers []int) []checkpoint.TensorPlan {
 
 var errPlan = errors.New("rank 0's plan does not fit this rank's arrays")
 
-// pieces are those that a rank writes, straight from its live arrays, in the order of the plan.
+// pieces returns the pieces that a rank writes, in its live arrays, in the order of the plan.
 func (p plan) pieces(rank int, arrays []Array) ([]checkpoint.Piece, error) {
 	live := map[string][]byte{}
 	for _, a := range arrays {
@@ -168,7 +168,7 @@ type listing struct {
 	Replicated bool   `json:"replicated,omitempty"`
 }
 
-// list describes the arrays of this rank, and refuses what could not be recorded.
+// list describes the arrays of this rank, and refuses those that could not be recorded.
 func list(arrays []Array) ([]listing, error) {
 	all := make([]listing, len(arrays))
 	seen := map[string]bool{}
@@ -200,12 +200,12 @@ func (l listing) check() error {
 	return nil
 }
 
-// cutMultiple is what the cuts of an array are multiples of: whole pages of memory, and of every element type whole elements.
+// cutMultiple divides the offsets of all cuts in an array: it is a page of memory, and a whole number of elements of every type.
 const cutMultiple = 4 << 10
 
-// fill shares out every array over its holders so that the ranks write as equal numbers of bytes as they can: water-filling. What
-// only one rank has is that rank's first; then come sets of holders, the smaller first, since the larger ones
-// have more ranks to even things out with. Under plain data parallelism every rank writes total/world, give or take a page.
+// fill divides every array among its holders so that the ranks write numbers of bytes that are as equal as possible (water-filling). It
+// assigns what only one rank has first, then the arrays of larger sets of holders, the smaller sets first, because larger sets
+// have more ranks to even out the load. Under plain data parallelism every rank writes total/world, give or take a page.
 func fill(p plan, all []heldArray, world int) {
 	load := make([]int64, world)
 	groups := map[string][]int{} // holders -> arrays
@@ -225,8 +225,8 @@ func fill(p plan, all []heldArray, world int) {
 	}
 }
 
-// fillGroup shares out the arrays of one set of holders. Laid end to end they are cut where a holder has its fill; a cut moves to the
-// nearest multiple of cutMultiple in its array, so errors do not add up.
+// fillGroup divides the arrays of one set of holders. It lays them end to end and cuts them where a holder has its share. A cut moves to
+// the nearest multiple of cutMultiple in its array; the errors do not add up.
 func fillGroup(p plan, all []heldArray, arrays []int, load []int64) {
 	holders := all[arrays[0]].holders
 	var total int64
@@ -234,7 +234,7 @@ func fillGroup(p plan, all []heldArray, arrays []int, load []int64) {
 		total += all[i].Bytes
 	}
 	share := shares(total, holders, load)
-	h, end := 0, share[0] // the holder at work, and where its fill ends, from the start of the group
+	h, end := 0, share[0] // the current holder, and where its share ends, from the start of the group
 	var start int64       // of the array
 	for _, i := range arrays {
 		for at := int64(0); at < all[i].Bytes; {
@@ -256,11 +256,11 @@ func fillGroup(p plan, all []heldArray, arrays []int, load []int64) {
 	}
 }
 
-// shares says how much of total each holder gets so that the fullest is as empty as can be.
+// shares returns how much of total each holder gets so that the largest load is as small as possible.
 func shares(total int64, holders []int, load []int64) []int64 {
 	byLoad := slices.Clone(holders)
 	slices.SortStableFunc(byLoad, func(a, b int) int { return cmp.Compare(load[a], load[b]) })
-	// The n emptiest are filled up to one level, which is below the load of the next one.
+	// The n holders with the least load are filled up to one level, which is below the load of the next one.
 	var below int64
 	n := 0
 	for n < len(byLoad) && (n == 0 || load[byLoad[n]] <= (total+below)/int64(n)) {
@@ -280,7 +280,7 @@ func shares(total int64, holders []int, load []int64) []int64 {
 	return share
 }
 
-// nearest is the cut next to at: a multiple of cutMultiple, or the end of an array of that size.
+// nearest returns the cut nearest to at: a multiple of cutMultiple, or the end of an array of that size.
 func nearest(at, size int64) int64 {
 	if at >= size {
 		return size
@@ -296,7 +296,7 @@ func nearest(at, size int64) int64 {
 // roomForValues is kept free in a manifest for what differs from save to save: values, metrics, names, sizes.
 const roomForValues = 1 << 20
 
-// fits tells whether a manifest can hold the plan, so that a state of too many parts fails before training, not at the first save.
+// fits returns an error if no manifest can hold the plan, so that a state of too many parts fails before training, not at the first save.
 func (p plan) fits(location checkpoint.Location, writers []int, loads []int64) error {
 	m := manifest.Manifest{Run: location.Run, Attempt: location.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
 	for _, t := range p.tensors(writers) {
@@ -312,16 +312,16 @@ func (p plan) fits(location checkpoint.Location, writers []int, loads []int64) e
 	}
 	data, err := m.Encode()
 	if err == nil && len(data) > manifest.MaxBytes-roomForValues {
-		err = fmt.Errorf("it would take %d bytes, of %d", len(data), manifest.MaxBytes)
+		err = fmt.Errorf("it would take %d bytes of at most %d", len(data), manifest.MaxBytes)
 	}
 	if err != nil {
-		return fmt.Errorf("no manifest can hold the %d arrays of %d ranks: %w; join small arrays", len(p), len(loads), err)
+		return fmt.Errorf("no manifest can hold the %d arrays of %d ranks: %w; merge small arrays", len(p), len(loads), err)
 	}
 	return nil
 }
 
-// writers are the ranks that write a shard, ascending: shard i is the i-th's. Who has no bytes writes none, but two rules go before that: a
-// checkpoint has a shard at least, and with a node-local tier rank 0 has one, as only its record says what belongs into the manifest.
+// writers returns the ranks that write a shard, ascending: shard i is the i-th's. A rank without bytes writes none, with two exceptions: a
+// checkpoint has at least one shard, and with a node-local tier rank 0 has one, because only its record says what goes into the manifest.
 func (p plan) writers(tier bool) []int {
 	var ranks []int
 	if tier {
@@ -339,14 +339,14 @@ func (p plan) writers(tier bool) []int {
 	return slices.Compact(ranks)
 }
 
-// shardNumber is which of the shards of every save is this rank's.
+// shardNumber is the number of this rank's shard in every save.
 type shardNumber struct {
-	i, of int // i < 0: none
+	i, of int // i < 0: the rank has no shard
 }
 
 func (s shardNumber) none() bool { return s.i < 0 }
 
-// shardOf is that of a rank.
+// shardOf returns the shard number of a rank.
 func shardOf(rank int, writers []int) shardNumber {
 	i, found := slices.BinarySearch(writers, rank)
 	if !found {

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// record says what a shard on a node's own disk belongs to: all that is needed to commit it, by whatever attempt, once all shards are
-// found. A shard without one does not count.
+// record says what a shard on a node's own disk belongs to. It is all that any attempt needs to commit it, once all shards are
+// found. A shard without a record is ignored.
 type record struct {
 	Run     string               `json:"run"`
 	Path    string               `json:"path"` // of the shared folder
@@ -24,19 +24,19 @@ type record struct {
 	Shards  int                  `json:"shards"`
 	Info    checkpoint.ShardInfo `json:"info"`
 
-	// Rank 0's record only.
+	// Only in rank 0's record.
 	World int   `json:"world,omitempty"`
 	Plan  plan  `json:"plan,omitempty"`
 	Meta  *Meta `json:"meta,omitempty"`
 }
 
-// A plan takes more bytes in a record than in a manifest, but not twice as many. A record without one is small.
+// A plan takes more bytes in a record than in a manifest, but less than twice as many. A record without a plan is small.
 const (
 	maxRecord      = 2 * manifest.MaxBytes
 	maxSmallRecord = 64 << 10
 )
 
-// limit is how long a shard's record may be.
+// limit returns the maximum length of a shard's record.
 func limit(shard int) int64 {
 	if shard == 0 {
 		return maxRecord
@@ -44,10 +44,10 @@ func limit(shard int) int64 {
 	return maxSmallRecord
 }
 
-// errDamaged marks a record that a crash has cut short, or worse: its shard does not count.
+// errDamaged marks a record that was cut short by a crash, or is damaged otherwise. Its shard is ignored.
 var errDamaged = errors.New("damaged record")
 
-// write puts the record on the disk: JSON, and a line with its CRC-32C.
+// write writes the record to the disk: JSON, and a line with its CRC-32C.
 func (r record) write(ctx context.Context, fsys vfs.FS, path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -55,12 +55,13 @@ func (r record) write(ctx context.Context, fsys vfs.FS, path string) error {
 	}
 	text = fmt.Appendf(text, "\n%s\n", manifest.CRC(text))
 	if most := limit(r.Shard); int64(len(text)) > most {
-		return fmt.Errorf("a record of %d bytes: at most %d are allowed", len(text), most)
+		return fmt.Errorf("the record has %d bytes, at most %d are allowed", len(text), most)
 	}
 	return replace.File(ctx, fsys, path, replace.Bytes(text))
 }
 
-// readRecord reads the record of a shard of that number. errDamaged: it is not what write wrote; any other error is the disk's.
+// readRecord reads the record of the shard of that number. It returns errDamaged if the bytes are not those of write; any other error is
+// the disk's.
 func readRecord(fsys vfs.FS, path string, shard int) (r record, err error) {
 	most := limit(shard)
 	data, size, err := vfs.ReadFile(fsys, path, most)

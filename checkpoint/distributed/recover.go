@@ -14,7 +14,7 @@ import (
 )
 
 // recover flushes the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
-// all in the shared folder and no attempt has since gone on from before it. The ranks may be on other nodes than
+// all in the shared folder and no attempt has resumed from an earlier step since. The ranks may be on other nodes than
 // they were, and may be fewer or more: each reports what its node has. It is collective.
 func (s *Saver) recover(ctx context.Context) error {
 	if s.tier == nil {
@@ -22,7 +22,7 @@ func (s *Saver) recover(ctx context.Context) error {
 	}
 	list, err := s.recoverable(ctx)
 	if err != nil {
-		return fmt.Errorf("look for checkpoints that are not flushed: %w", err)
+		return fmt.Errorf("look for checkpoints on the nodes' own disks: %w", err)
 	}
 	for i := range list {
 		for c := &list[i]; c != nil; {
@@ -46,10 +46,10 @@ func (s *Saver) recover(ctx context.Context) error {
 type candidate struct {
 	Folder  string     `json:"folder"`
 	Step    int64      `json:"step"`
-	Holders [][]holder `json:"holders"` // of each shard: the rank that copies it, then that to ask where this one finds it damaged
+	Holders [][]holder `json:"holders"` // for each shard: the rank that copies it, then the one to ask if the first finds it damaged
 }
 
-// without is the candidate with other holders of shards that are damaged; nil: nobody else has them.
+// without returns the candidate with other holders for damaged shards, or nil if a shard has no other holder.
 func (c candidate) without(damaged []int) *candidate {
 	c.Holders = slices.Clone(c.Holders)
 	for _, i := range damaged {
@@ -60,14 +60,14 @@ func (c candidate) without(damaged []int) *candidate {
 	return &c
 }
 
-// recoverable lists what can be finished, the newest first.
+// recoverable lists the saves that can be completed, newest first.
 func (s *Saver) recoverable(ctx context.Context) ([]candidate, error) {
 	var own error
 	var found [][]foundShard
 	_, err := runOnEveryRank(ctx, s, func(context.Context) (list []foundShard, err error) {
 		if list, err = s.tier.scanAll(); err != nil {
-			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or go on without the node-local tier from "+
-				"what is in the shared folder",
+			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or run it without the node-local tier to resume from "+
+				"the shared folder",
 				errLocal, s.tier.path, err)
 		}
 		return list, own
@@ -83,12 +83,12 @@ func (s *Saver) recoverable(ctx context.Context) ([]candidate, error) {
 	return runOnRank0(ctx, s, func(ctx context.Context) ([]candidate, error) { return s.worthRecovering(ctx, uncommittedSaves(found)) })
 }
 
-// worthRecovering is rank 0's: of what is left, that which is newer than all that is shared, and not given up.
+// worthRecovering runs on rank 0: it returns those of left that are newer than everything in the shared folder and not superseded.
 func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (list []candidate, err error) {
 	if len(left) == 0 {
 		return nil, nil
 	}
-	// What is wrong in the folder the search for what to resume from will tell, which comes after this one.
+	// Damage in the shared folder is not logged here: the search for a checkpoint to resume from comes next and logs it.
 	dir, err := checkpoint.OpenLocation(s.dir.Location(), checkpoint.Options{FS: s.o.FS})
 	if err != nil {
 		return nil, err
@@ -112,8 +112,8 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 			return nil, err
 		case givenUp:
 		case len(l.missing) > 0:
-			s.log.Warn("save on the nodes' own disks is newer than all that is shared, but not whole: it is lost unless the nodes "+
-				"that are missing come back",
+			s.log.Warn("save on the nodes' own disks is newer than all in the shared folder, but incomplete: it is lost unless the nodes "+
+				"with the missing shards come back",
 				"step", l.name.step, "attempt", l.name.attempt, "shards", len(l.seen), "missing", text.Few(l.missing, mostRanks))
 		default:
 			list = append(list, candidate{Folder: l.name.String(), Step: l.name.step, Holders: l.assignShards()})
@@ -122,21 +122,21 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 	return list, nil
 }
 
-// copied is what a rank reports of the shards that it has copied.
+// copied is what a rank reports about the shards that it has copied.
 type copied struct {
 	Shards  map[int]checkpoint.ShardInfo `json:"shards"`
-	Damaged []int                        `json:"damaged,omitempty"` // those that could not be
-	First   *record                      `json:"first,omitempty"`   // of shard 0, which has what goes into the manifest
+	Damaged []int                        `json:"damaged,omitempty"` // those that could not be copied
+	First   *record                      `json:"first,omitempty"`   // the record of shard 0, which has what goes into the manifest
 }
 
-// finished is how finish has ended.
+// finished is the result of finish.
 type finished struct {
 	Failure *failure.Failure `json:"failure,omitempty"`
-	Again   *candidate       `json:"again,omitempty"` // what may succeed where shards are damaged
+	Again   *candidate       `json:"again,omitempty"` // what to try next if shards are damaged
 }
 
-// finish copies the shards of an earlier save into a new folder and commits it, as this attempt's. A failure is every rank's; err
-// says that the ranks cannot go on together.
+// finish copies the shards of an earlier save into a new folder and commits it, as this attempt's. A failure is the same on every rank. err
+// means that the ranks cannot continue together.
 func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err error) {
 	var draft *checkpoint.Draft // rank 0's
 	ticket, err := runOnRank0(ctx, s, func(ctx context.Context) (ticket []byte, err error) {
@@ -189,8 +189,8 @@ func damagedOf(all []valueOrFailure[copied]) (shards []int) {
 	return shards
 }
 
-// copyShards copies those that rank 0 has given to this rank. draft is nil on the others. Where one is damaged it goes on with the next, to
-// know them all.
+// copyShards copies the shards that rank 0 has assigned to this rank. draft is nil on other ranks than 0. If a shard is damaged it
+// continues with the next, to find all damaged ones.
 func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.Draft, ticket []byte) (all copied, err error) {
 	if draft == nil {
 		if draft, err = s.dir.JoinDraft(ticket); err != nil {
@@ -227,15 +227,15 @@ func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.D
 	return all, damage
 }
 
-// commitRecovered is rank 0's: all shards are durable in the draft.
+// commitRecovered runs on rank 0, when all shards are durable in the draft.
 func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpoint.Draft, all []valueOrFailure[copied]) error {
 	first := all[c.Holders[0][0].Rank].Value.First
 	if first == nil || first.Meta == nil {
-		return fmt.Errorf("%w: nobody has the record of shard 0", errLocal)
+		return fmt.Errorf("%w: no rank has the record of shard 0", errLocal)
 	}
 	writers := first.Plan.writers(true)
 	if len(writers) != len(c.Holders) {
-		return fmt.Errorf("%w: %d shards in %s, where %d ranks have something to write", errLocal, len(c.Holders), c.Folder, len(writers))
+		return fmt.Errorf("%w: %d shards in %s, but %d ranks have something to write", errLocal, len(c.Holders), c.Folder, len(writers))
 	}
 	m := checkpoint.Commit{
 		World: first.World, Values: first.Meta.Values, Metrics: first.Meta.Metrics,
@@ -251,7 +251,7 @@ func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpo
 	if err != nil {
 		return err
 	}
-	// a warning, as that attempt has ended before it could do so
+	// A warning, because that attempt ended before it could do this itself.
 	s.log.Warn("checkpoint flushed from the nodes' own disks, where an earlier attempt had left it",
 		"step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil

@@ -329,7 +329,7 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 	}{
 		"not whole": {
 			func(ns *nodes) { ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]} },
-			[]string{"newer than all that is shared, but not whole"},
+			[]string{"newer than all in the shared folder, but incomplete"},
 		},
 		"damaged": {
 			func(ns *nodes) {

@@ -11,27 +11,27 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Peers carries messages from rank to rank, beside the Group's collectives and at the same time: a communicator of its own. Its methods are
-// called by several goroutines at a time, one for each other rank. Messages from one rank to another arrive whole and in their order. Where
-// a rank has died, or ctx is done, they return an error instead of waiting for ever, soon on all ranks.
+// Peers carries messages from rank to rank, beside the Group's collectives and at the same time, so it must be a communicator of its own.
+// Its methods are called by several goroutines at a time, one for each other rank. Messages from one rank to another arrive whole and in
+// order. If a rank has died, or ctx is done, the methods must return an error soon, on all ranks, instead of waiting forever.
 type Peers interface {
-	// Send sends a message, and returns when the receiver has taken it: so no more than one lies in the memory of a node with a slow disk.
+	// Send sends a message, and returns when the receiver has taken it, so that a node with a slow disk has at most one in its memory.
 	Send(ctx context.Context, to int, payload []byte) error
 	// Recv receives the next message of a rank into buf, which has room for it, and returns its length.
 	Recv(ctx context.Context, from int, buf []byte) (int, error)
 }
 
-// replicas keeps each shard that is on a node's own disk on that of another node, too, until the save is in the shared folder: so it is
-// not lost with the node (as Gemini does it, Wang et al., SOSP 2023). Each rank sends its shard to a partner, and keeps those of the ranks
-// whose partner it is. No save waits for that, and where it fails nothing is lost but the replica.
+// replicas keeps a copy of each shard on a node's own disk on the disk of another node, until the save is in the shared folder, so that the
+// save survives the loss of the node (as in Gemini, Wang et al., SOSP 2023). Each rank sends its shard to a partner, and keeps those of the
+// ranks whose partner it is. No save waits for that, and if it fails only the replica is lost.
 type replicas struct {
 	peers Peers
-	to    int             // this rank's partner; -1: it has no shard
-	from  []sender        // whose partner this rank is
-	tier  *tier           // what it keeps of theirs
-	last  <-chan struct{} // closed when the exchange of the job before is over; nil: there was none
-	lost  bool            // the ranks can exchange no more
-	full  bool            // the disk did not take the last one
+	to    int             // this rank's partner; -1: this rank has no shard
+	from  []sender        // the ranks whose partner this rank is
+	tier  *tier           // where it keeps their shards
+	last  <-chan struct{} // closed when the exchange of the previous job is over; nil: there was none
+	lost  bool            // the ranks can no longer exchange
+	full  bool            // the disk did not accept the last replica
 }
 
 // sender is a rank that sends its shards to this one.
@@ -40,7 +40,7 @@ type sender struct {
 	shard shardNumber
 }
 
-// newReplicas is this rank's part; nil: there are no replicas.
+// newReplicas returns this rank's part, or nil if there are no replicas.
 func (s *Saver) newReplicas(partners, writers []int) *replicas {
 	if len(partners) == 0 || s.tier == nil {
 		return nil
@@ -58,12 +58,13 @@ func (s *Saver) newReplicas(partners, writers []int) *replicas {
 	return p
 }
 
-// partners says, for each rank, which rank keeps a replica of its shards: one of the next node, by order of first ranks, and there the
-// one with the same index, or, where that node has fewer, one that others have, too. nil: there is no other node.
+// partners returns, for each rank, which rank keeps a replica of its shards. It is a rank of the next node, by the order of first ranks:
+// the one with the same index there, or, if that node has fewer, one that is the partner of several. It returns nil if there is only one
+// node.
 func partners(nodes []string) []int {
 	ranks := map[string][]int{} // by node, ascending
 	var order []string
-	onNode := make([]int, len(nodes)) // its index there
+	onNode := make([]int, len(nodes)) // each rank's index on its node
 	for rank, node := range nodes {
 		if ranks[node] == nil {
 			order = append(order, node)
@@ -85,7 +86,7 @@ func partners(nodes []string) []int {
 	return to
 }
 
-// replicate exchanges the shards of a job that has been staged, beside the rounds and after those of the job before.
+// replicate exchanges the shards of a staged job, beside the rounds and after those of the previous job.
 func (r *rounds) replicate(j *job) {
 	p := r.s.replicas
 	if p == nil || r.stopped {
@@ -111,8 +112,9 @@ func (r *rounds) replicate(j *job) {
 	})
 }
 
-// endCopying waits for exchanges of jobs that are finalized, on all ranks, or until there is another job: that does not wait for a disk of
-// another node. What is in the shared folder is given up; what could not be brought there is copied to its end.
+// endCopying waits until the exchanges of finalized jobs are over on all ranks, or until there is another job, which must not wait for a
+// disk of another node. Exchanges of saves that are in the shared folder are given up; those of saves that could not be flushed run to
+// their end.
 func (r *rounds) endCopying() {
 	for len(r.copying) > 0 && r.newest.id == r.finalized {
 		select {
@@ -124,8 +126,8 @@ func (r *rounds) endCopying() {
 	}
 }
 
-// exchange sends this rank's shard and receives those of others, which it returns. All ranks take part for every job: where there is
-// nothing to send they say so.
+// exchange sends this rank's shard and receives those of others, which it returns. All ranks take part for every job; a rank without a
+// shard says so.
 func (p *replicas) exchange(ctx context.Context, s *Saver, j *job) []*local {
 	if p.lost {
 		return nil
@@ -141,19 +143,19 @@ func (p *replicas) exchange(ctx context.Context, s *Saver, j *job) []*local {
 	tasks.Wait()
 	lost, disk := errors.Join(peers...), errors.Join(disks...)
 	switch {
-	case ctx.Err() != nil: // the job is over, and nobody to blame
+	case ctx.Err() != nil: // the job is over; this is not an error
 	case lost != nil:
-		s.log.Warn("shards are not copied to other nodes any more: what is not in the shared folder yet can be lost with a node", "step",
+		s.log.Warn("shards are no longer copied to other nodes: what is not in the shared folder yet can be lost with a node", "step",
 			j.meta.Step, "err", lost)
 	case disk != nil && !p.full:
-		s.log.Warn("node-local disk does not take the replica of another node's shard", "step", j.meta.Step, "path",
+		s.log.Warn("node-local disk does not accept the replica of another node's shard", "step", j.meta.Step, "path",
 			p.tier.path, "err", disk)
 	}
 	p.lost, p.full = lost != nil, disk != nil
 	return kept
 }
 
-// send sends the shard of a job as long as anybody may want it. The error says that the ranks can exchange no more.
+// send sends the shard of a job as long as it is needed. An error means that the ranks can no longer exchange.
 func (p *replicas) send(ctx context.Context, own *tier, j *job) error {
 	out := &outgoing{peers: p.peers, to: p.to, buf: make([]byte, messageBytes)}
 	end := givenUp
@@ -165,15 +167,15 @@ func (p *replicas) send(ctx context.Context, own *tier, j *job) error {
 		if out.lost != nil {
 			return out.lost
 		}
-		if err == nil { // else it goes just now, or the disk fails, which the flush tells
+		if err == nil { // otherwise it is being removed, or the disk fails, which the flush reports
 			end = allSent
 		}
 	}
 	return out.send(ctx, end, 0)
 }
 
-// receive keeps the shard of a job that another rank sends; nil: none came, or this disk did not take it. lost says that the ranks can
-// exchange no more.
+// receive keeps the shard of a job that another rank sends. l is nil if none came, or if this disk did not accept it. lost means that the
+// ranks can no longer exchange.
 func (p *replicas) receive(ctx context.Context, from sender, j *job) (l *local, disk, lost error) {
 	in := &incoming{peers: p.peers, from: from.rank, buf: make([]byte, messageBytes)}
 	first, err := in.next(ctx)
@@ -195,7 +197,7 @@ func (p *replicas) receive(ctx context.Context, from sender, j *job) (l *local, 
 	return nil, disk, err
 }
 
-// store writes the shard that comes, and its record last, until stop says so: errUnwanted. Its error may be that of in, too.
+// store writes the shard that comes, and its record last. If stop returns true it returns errUnwanted. Its error may also be one of in.
 func (p *replicas) store(ctx context.Context, in *incoming, l *local, stop func() bool) error {
 	err := p.tier.writeShard(ctx, l, func(w io.Writer) error { return in.copy(ctx, w, shardPart, recordPart, stop) })
 	if err != nil {
@@ -204,7 +206,7 @@ func (p *replicas) store(ctx context.Context, in *incoming, l *local, stop func(
 	return replace.File(ctx, p.tier.fs, l.recordPath(), func(w io.Writer) error { return in.copy(ctx, w, recordPart, allSent, stop) })
 }
 
-// discard lets go of what is kept of a job.
+// discard removes what is kept of a job.
 func (p *replicas) discard(j *job) {
 	for _, l := range j.kept {
 		if l != nil {
@@ -214,7 +216,7 @@ func (p *replicas) discard(j *job) {
 	j.kept = nil
 }
 
-// messageBytes is the longest message of a stream. Each of a rank's streams keeps one.
+// messageBytes is the maximum length of a message of a stream. Each of a rank's streams keeps one message.
 const messageBytes = 256 << 10
 
 // What a message of a stream holds, by its first byte: bytes of the shard, then of its record, then one of the ends.
@@ -222,7 +224,7 @@ const (
 	shardPart  byte = 's'
 	recordPart byte = 'r'
 	allSent    byte = 'e'
-	givenUp    byte = 'x' // there is no shard, or it is not wanted any more
+	givenUp    byte = 'x' // there is no shard, or it is no longer needed
 )
 
 // outgoing is a stream to another rank.
@@ -233,7 +235,7 @@ type outgoing struct {
 	lost  error // why nothing can be sent any more
 }
 
-// file sends a file's bytes, until stop says so. An error that is not lost, too, is the disk's.
+// file sends a file's bytes, until stop returns true. An error that is not also in lost is the disk's.
 func (o *outgoing) file(ctx context.Context, fsys vfs.FS, path string, kind byte, stop func() bool) error {
 	f, err := fsys.Open(path)
 	if err != nil {
@@ -258,9 +260,9 @@ func (o *outgoing) file(ctx context.Context, fsys vfs.FS, path string, kind byte
 	}
 }
 
-var errUnwanted = errors.New("nobody wants it any more")
+var errUnwanted = errors.New("the replica is no longer needed")
 
-// send sends a message of n bytes, which are in buf already.
+// send sends a message of n bytes, which are already in buf.
 func (o *outgoing) send(ctx context.Context, kind byte, n int) error {
 	o.buf[0] = kind
 	o.lost = o.peers.Send(ctx, o.to, o.buf[:1+n])
@@ -272,12 +274,12 @@ type incoming struct {
 	peers Peers
 	from  int
 	buf   []byte
-	kind  byte   // of the message that is not used up yet; 0: none
-	bytes []byte // of it
+	kind  byte   // of the message that is not consumed yet; 0: none
+	bytes []byte // of that message
 	lost  error  // why nothing can be received any more
 }
 
-// next is the kind of the next message, which stays for copy. After an end it is that for ever.
+// next returns the kind of the next message, which stays for copy. After an end it returns that end every time.
 func (in *incoming) next(ctx context.Context) (byte, error) {
 	if in.kind != 0 || in.lost != nil {
 		return in.kind, in.lost
@@ -296,8 +298,8 @@ func (in *incoming) next(ctx context.Context) (byte, error) {
 
 func (in *incoming) ended() bool { return in.kind == allSent || in.kind == givenUp }
 
-// copy writes the bytes of one kind, up to the first message of the kind that follows. errUnwanted: what comes is not all of it, as the
-// sender has given up, or stop says that nobody wants it.
+// copy writes the bytes of one kind, up to the first message of the kind that follows. It returns errUnwanted if not all of it comes,
+// because the sender has given up, or if stop returns true.
 func (in *incoming) copy(ctx context.Context, w io.Writer, kind, follows byte, stop func() bool) error {
 	for {
 		next, err := in.next(ctx)
@@ -316,7 +318,7 @@ func (in *incoming) copy(ctx context.Context, w io.Writer, kind, follows byte, s
 	}
 }
 
-// rest receives what nobody has looked at, and tells how the stream ends.
+// rest receives and discards the remaining messages, and returns how the stream ends.
 func (in *incoming) rest(ctx context.Context) (end byte, err error) {
 	for {
 		end, err = in.next(ctx)

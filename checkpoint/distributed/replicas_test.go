@@ -203,7 +203,7 @@ func TestReplicasGoOnceAllIsShared(t *testing.T) {
 					t.Errorf("latest is %d: %v", step, err)
 				}
 				ns.wantEmpty(t)
-				if said := strings.Contains(journal.String(), "all ranks are on this one"); said != (world <= 2) {
+				if said := strings.Contains(journal.String(), "all ranks are on the same node"); said != (world <= 2) {
 					t.Errorf("log: %s", journal.String())
 				}
 			})
@@ -241,7 +241,7 @@ func TestFailedReplicaIsSaidOnce(t *testing.T) {
 		roomy.passes()
 		return r.saveAll(ctx, 3)
 	}))
-	if n := strings.Count(journal.String(), "does not take the replica"); n < 1 || n > 2 { // one for each rank of the node
+	if n := strings.Count(journal.String(), "does not accept the replica"); n < 1 || n > 2 { // one for each rank of the node
 		t.Errorf("%d lines tell of it:\n%s", n, journal.String())
 	}
 	if step, err := latest(ns.shared, 1); step != 3 || err != nil {

@@ -9,12 +9,12 @@ import (
 	"ddpbatch/internal/failure"
 )
 
-// Resume has rank 0 choose the newest good checkpoint, and every rank's accept read what it needs of it. With a node-local tier it first
-// finishes the newest save that an earlier attempt has left complete on the nodes' own disks. If accept says
-// checkpoint.ErrCorrupt on any rank, rank 0 rejects that checkpoint and all try the one before; any other error is every
-// rank's. Once all accept, rank 0 records what the attempt goes on from. The checkpoint stays open; the caller closes it.
-// checkpoint.ErrNone: there is none (that is recorded, too); checkpoint.ErrCorrupt: there are, and all are corrupt. It is collective,
-// and comes before the first Save; accept runs on a goroutine of its own, while the caller waits.
+// Resume lets rank 0 choose the newest good checkpoint, and calls accept on every rank to read what the rank needs of it. With a node-local
+// tier it first completes the newest save that an earlier attempt has left complete on the nodes' own disks. If accept returns
+// checkpoint.ErrCorrupt on any rank, rank 0 rejects that checkpoint and all ranks try the one before it; any other error is returned on
+// every rank. Once all ranks accept, rank 0 records what the attempt resumes from. The checkpoint stays open; the caller closes it.
+// Resume returns checkpoint.ErrNone if there is no checkpoint (which is recorded, too), and checkpoint.ErrCorrupt if all are corrupt. It is
+// collective, and must come before the first Save. accept runs on a goroutine of its own, while the caller waits.
 func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint) error) (*checkpoint.Checkpoint, error) {
 	c, err := s.resume(ctx, accept)
 	if err != nil {
@@ -23,9 +23,9 @@ func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 	return c, nil
 }
 
-// Begin records that the attempt goes on from nothing, whatever there is, and warns where that is something: earlier attempts' checkpoints
-// do not count any more, nor what they have left on the nodes' own disks. It is collective, and takes the place of Resume. A
-// restart within the attempt that calls it again gives up what was saved since (checkpoint.Dir.FirstBegun tells).
+// Begin records that the attempt begins without a checkpoint. If there are checkpoints it warns: those of earlier attempts are superseded,
+// and so is what they have left on the nodes' own disks. It is collective, and takes the place of Resume. A
+// restart within the attempt that calls it again gives up what was saved since (see checkpoint.Dir.FirstBegun).
 func (s *Saver) Begin(ctx context.Context) error {
 	if _, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
 		s.warnOfGivenUp(ctx)
@@ -39,16 +39,16 @@ func (s *Saver) Begin(ctx context.Context) error {
 	return nil
 }
 
-// warnOfGivenUp says what will not count any more. That it cannot be read is no reason not to begin.
+// warnOfGivenUp logs what will be superseded. An error in reading it does not prevent the beginning.
 func (s *Saver) warnOfGivenUp(ctx context.Context) {
 	c, err := s.dir.FindLatest(ctx)
 	switch {
 	case err == nil:
-		s.log.Warn(fmt.Sprintf("run begins anew although the checkpoint of step %d is there: it will not count any more", c.Step()), "step",
+		s.log.Warn(fmt.Sprintf("run begins anew although there is a checkpoint of step %d, which is now superseded", c.Step()), "step",
 			c.Step(), "path", c.Info().Path)
 		closeCheckpoint(c)
 	case !errors.Is(err, checkpoint.ErrNone):
-		s.log.Warn("run begins anew although checkpoints are there, which cannot be read", "err", err)
+		s.log.Warn("run begins anew although there are checkpoints, which cannot be read", "err", err)
 	}
 }
 
@@ -57,8 +57,8 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 		return nil, err
 	}
 	tries := map[string]int{}
-	var rejected error // why the newest that was rejected was
-	var newest string  // the folder of that
+	var rejected error // why the newest rejected checkpoint was rejected
+	var newest string  // its folder
 	for {
 		c, err := s.offer(ctx, rejected)
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 		if why == nil && err == nil {
 			if err = s.begin(ctx, c.Checkpoint); err == nil {
 				if rejected != nil && c.folder != newest && s.channel.isCoordinator() {
-					s.log.Warn("going on from the one before what was rejected", "step", c.Step(), "path", c.Info().Path)
+					s.log.Warn("resuming from the checkpoint before the rejected one", "step", c.Step(), "path", c.Info().Path)
 				}
 				return c.Checkpoint, nil
 			}
@@ -97,20 +97,20 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 
 // offered is the checkpoint that rank 0 proposes, as this rank sees it.
 type offered struct {
-	*checkpoint.Checkpoint // nil: it cannot be opened here
+	*checkpoint.Checkpoint // nil if it cannot be opened here
 	folder                 string
-	err                    error // why
-	none                   error // there is none: checkpoint.ErrNone, the same on all ranks
+	err                    error // why it cannot
+	none                   error // checkpoint.ErrNone if there is no checkpoint; the same on all ranks
 }
 
-// proposal is what rank 0 says of it.
+// proposal is rank 0's message about it.
 type proposal struct {
 	Folder string           `json:"folder"`
 	None   *failure.Failure `json:"none,omitempty"`
 }
 
-// offer finds a checkpoint on rank 0 and opens it on all. Its manifest goes over the network: what a network file system shows to
-// another node may be older.
+// offer finds a checkpoint on rank 0 and opens it on all ranks. Its manifest is sent over the network, because a network file system may
+// show another node an older one.
 func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error) {
 	var found *checkpoint.Checkpoint
 	var none error
@@ -147,14 +147,14 @@ func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error
 	return o, nil
 }
 
-// judgement is what all ranks find of a checkpoint.
+// judgement is the result of all ranks for a checkpoint.
 type judgement struct {
 	Failure *failure.Failure `json:"failure,omitempty"` // nil: it is good
 	Corrupt bool             `json:"corrupt"`
 }
 
-// judge lets accept look on all ranks. One error that does not blame the checkpoint counts more than those that do. All ranks get the same
-// judgement: an error may be of several classes, and the ranks must go the same way.
+// judge calls accept on all ranks. An error that does not blame the checkpoint takes precedence over those that do. All ranks get the same
+// judgement, because an error may match several classes, and the ranks must take the same way.
 func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Checkpoint) error) (why error, corrupt bool, err error) {
 	var own error
 	b, err := runOnEveryRank(ctx, s, func(context.Context) (struct{}, error) {
@@ -178,8 +178,8 @@ func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Ch
 	return s.channel.error(b.Failure, own), b.Corrupt, nil
 }
 
-// reject takes a corrupt checkpoint out of the way, so that the one before can be tried; nil means that all go on. One that
-// rank 0 finds to be good is tried once more: what the other rank has read may have been an old view, or its own memory's fault.
+// reject takes a corrupt checkpoint out of use, so that the one before it can be tried. nil means that all ranks continue. If
+// rank 0 finds the checkpoint good, it is tried once more: the other rank may have read an old view, or have faulty memory.
 func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) error {
 	_, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
 		s.log.Warn("checkpoint was found corrupt as it was read: reading it again", "folder", c.folder, "err", why)
@@ -188,7 +188,7 @@ func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) err
 		case err == nil || errors.Is(err, checkpoint.ErrFenced):
 			return struct{}{}, err
 		case tries < 2:
-			s.log.Warn("corrupt checkpoint stays: trying it once more", "folder", c.folder, "err", err)
+			s.log.Warn("corrupt checkpoint was not rejected: trying it once more", "folder", c.folder, "err", err)
 			return struct{}{}, nil
 		}
 		f := s.channel.failureOf(why)
@@ -198,7 +198,7 @@ func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) err
 	return err
 }
 
-// begin records what this attempt goes on from.
+// begin records what this attempt resumes from.
 func (s *Saver) begin(ctx context.Context, from *checkpoint.Checkpoint) error {
 	_, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.dir.Begin(ctx, from) })
 	s.begun = s.begun || err == nil

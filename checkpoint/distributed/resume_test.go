@@ -79,7 +79,7 @@ func TestResumeFallsBackToAGoodStep(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, files)
 		}
 	}
-	if log := journal.String(); strings.Count(log, "going on from the one before") != 1 || !strings.Contains(log, "step=1 ") {
+	if log := journal.String(); strings.Count(log, "resuming from the checkpoint before") != 1 || !strings.Contains(log, "step=1 ") {
 		t.Errorf("log: %s", log)
 	}
 }
@@ -126,7 +126,7 @@ func TestResumeFailsWhereAllAreCorrupt(t *testing.T) {
 			return err
 		})
 	wantAll(t, errs, checkpoint.ErrCorrupt, "the newest was rejected: ")
-	if log := journal.String(); !strings.Contains(log, "corrupt") || strings.Contains(log, "the one before") {
+	if log := journal.String(); !strings.Contains(log, "corrupt") || strings.Contains(log, "the checkpoint before") {
 		t.Errorf("there is none before the oldest, and the log says: %s", log)
 	}
 }

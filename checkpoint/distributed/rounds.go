@@ -11,31 +11,31 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// rounds is one rank's side of the saves in flight. While there are any, all ranks exchange again and again: everyone reports to rank 0 how
-// far it is, rank 0 answers with one decision for all. A rank comes to the next round as soon as it has news, or nothing to do; one that
-// is still busy comes after a tick. So rank 0 knows at once when the last one is done, nobody waits in a collective for a slow
-// disk, and nobody looks at the file system to find out what another does. All fields belong to the loop's goroutine.
+// rounds is one rank's side of the saves in flight. While there are any, all ranks exchange again and again: every rank reports to rank 0
+// how far it is, and rank 0 answers with one decision for all. A rank enters the next round as soon as it has news, or nothing to do; a
+// rank that is still busy enters it after a tick. So rank 0 knows at once when the last rank is done, no collective waits for a slow
+// disk, and no rank looks at the file system to find out what another does. All fields belong to the loop's goroutine.
 //
-// Jobs are numbered as they are submitted, and only ever move on. These counters say how far; none goes back:
+// Jobs are numbered as they are submitted. These counters say how far each stage has come; none decreases:
 //
-//	counter          what has come so far                           who moves it on               agrees on all ranks
-//	Saver.last       submitted by Save                              the caller                    no: Save is entered one by one
+//	counter          what has come so far                           who advances it               agrees on all ranks
+//	Saver.last       submitted by Save                              the caller                    no: ranks enter Save at different times
 //	newest.id        taken by the loop                              take                          no
-//	ready            checked, and staged where there is a tier      the task of take              no
+//	ready            checked, and staged if there is a tier         the task of take              no
 //	safe             staged on the node's own disk, or no shard     the task of take              no
 //	chosen           is being published; 0: none                    rank 0: choose                yes, after each round
-//	finalized        published, failed or passed over               rank 0: finalize              yes, after each round
+//	finalized        published, failed or superseded                rank 0: finalize              yes, after each round
 //	Saver.complete   the copy of the state is free on all ranks     rank 0: decide                yes, after each round
 //
 // At all times finalized <= complete, safe <= ready <= newest.id <= last <= complete+1,
 // and chosen is 0 or between finalized and every rank's ready.
 //
-// The hard spots: which ranks return an error in which call (Saver.note); what may be removed when the group fails in the middle of a
+// Three points need care: which call returns an error on all ranks (Saver.note); what may be removed when the group fails during a
 // publication (stop); what a rank keeps of jobs that a newer one overtakes (forget).
 type rounds struct {
 	s     *Saver
-	wake  chan struct{} // a job was submitted
-	ended chan func()   // what to do after a task that is over
+	wake  chan struct{} // signals that a job was submitted
+	ended chan func()   // what to do after a task that has ended
 	tasks int           // running
 	news  bool
 
@@ -45,12 +45,13 @@ type rounds struct {
 	safe      uint64
 	chosen    uint64
 	finalized uint64
-	// uncommitted is the job finalized last, if it could not be published: what is on the node's own disk stays until there is a newer one.
+	// uncommitted is the job finalized last, if it could not be published: its shard stays on the node's own disk until there is a newer
+	// one.
 	uncommitted *job
 	writing     *writing                      // nil: nothing is being published
-	copying     map[uint64]context.CancelFunc // exchanges of replicas, by job; those of one are over before the next begins
-	stopped     bool                          // by stop: no more of them begin
-	coordinator coordinator                   // rank 0's
+	copying     map[uint64]context.CancelFunc // exchanges of replicas, by job; those of one job end before the next begin
+	stopped     bool                          // by stop: no more exchanges begin
+	coordinator coordinator                   // used on rank 0
 }
 
 func newRounds(s *Saver) *rounds {
@@ -58,7 +59,7 @@ func newRounds(s *Saver) *rounds {
 		copying: map[uint64]context.CancelFunc{}}
 }
 
-// run exchanges with the others until all jobs of this rank are finalized, and nothing is going on.
+// run exchanges with the other ranks until all jobs of this rank are finalized and nothing is in progress.
 func (r *rounds) run() {
 	for {
 		idle, err := r.round()
@@ -78,12 +79,12 @@ func (r *rounds) run() {
 	}
 }
 
-// round is one exchange.
+// round does one exchange.
 func (r *rounds) round() (idle bool, err error) {
 	r.await()
 	ctx, c := r.newest.ctx, r.s.channel
 	if w := r.writing; w != nil && w.Over && w.err == nil {
-		w.reported = true // even if this fails here, rank 0 may have it
+		w.reported = true // even if the exchange fails here, rank 0 may have received the report
 	}
 	d, err := exchange(ctx, c, r.status(), nil, r.decide)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *rounds) round() (idle bool, err error) {
 
 var errDecision = errors.New("rank 0 decides about a save that this rank does not have in flight")
 
-// knows tells whether a decision is about jobs that this rank has.
+// knows reports whether this rank has the jobs that a decision is about.
 func (r *rounds) knows(d decision) bool {
 	if d.Start != nil && (r.jobs[d.Start.ID] == nil || r.writing != nil) || d.Finalized != nil && r.jobs[d.Finalized.ID] == nil {
 		return false
@@ -106,12 +107,12 @@ func (r *rounds) knows(d decision) bool {
 	return !d.Cancel || r.writing != nil
 }
 
-// await returns once there is something to report, nothing to wait for, or a tick has passed.
+// await returns once there is something to report, there is nothing to wait for, or a tick has passed.
 func (r *rounds) await() {
 	r.take()
 	tick := time.NewTimer(r.s.o.tick)
 	defer tick.Stop()
-	for !r.news && r.tasks > len(r.copying) { // who only copies may wait for a rank that is in the next round already
+	for !r.news && r.tasks > len(r.copying) { // do not wait for copies alone: another rank may be in the next round already
 		select {
 		case then := <-r.ended:
 			r.over(then)
@@ -124,7 +125,7 @@ func (r *rounds) await() {
 	r.news = false
 }
 
-// spawn runs a task beside the rounds; what it returns is called by the loop.
+// spawn runs a task beside the rounds. The loop calls the function that the task returns.
 func (r *rounds) spawn(task func() (then func())) {
 	r.tasks++
 	go func() { r.ended <- task() }()
@@ -136,7 +137,7 @@ func (r *rounds) over(then func()) {
 	r.news = true
 }
 
-// take fetches the job that Save has submitted, and stages it: checks it, and writes it to the node's own disk where there is one.
+// take fetches the job that Save has submitted and stages it: it checks it, and writes it to the node's own disk if there is one.
 func (r *rounds) take() {
 	j := r.s.submitted()
 	if j == nil {
@@ -185,7 +186,7 @@ func (r *rounds) apply(d decision) {
 	r.forget(d.Complete)
 }
 
-// stop ends everything after the group has failed. A shard that rank 0 may know of stays: the commit may have happened.
+// stop ends everything after the group has failed. It keeps a shard that rank 0 may know of, because the commit may have happened.
 func (r *rounds) stop(err error) {
 	w := r.writing
 	if w != nil {
@@ -214,11 +215,11 @@ type writing struct {
 	quick    bool
 	draft    *checkpoint.Draft
 	cancel   context.CancelFunc
-	reported bool // rank 0 may know that the shard is good, and commit
+	reported bool // rank 0 may know that the shard is good, and may commit
 	err      error
 }
 
-// start begins to write this rank's shard of what is published.
+// start begins to write this rank's shard of a publication.
 func (r *rounds) start(t writeTicket) {
 	j, coordinator := r.jobs[t.ID], r.s.channel.isCoordinator()
 	ctx, cancel := context.WithCancel(j.ctx)
@@ -230,16 +231,16 @@ func (r *rounds) start(t writeTicket) {
 	r.spawn(func() func() {
 		shard, err := r.s.write(ctx, w, t.Draft)
 		if err == nil {
-			err = ctx.Err() // too late: it is not wanted any more
+			err = ctx.Err() // too late: the shard is not needed any more
 		}
 		if err != nil && w.draft != nil && !coordinator {
-			w.draft.Abort() // rank 0 cleans up after all; but it may be rank 0 that is gone
+			w.draft.Abort() // rank 0 removes everything later, unless rank 0 is the one that is gone
 		}
 		return func() { w.Over, w.Shard, w.err, w.Failure = true, shard, err, r.s.channel.failureOf(err) }
 	})
 }
 
-// endJob ends a job, and returns it and what went wrong with it on this rank.
+// endJob ends a job. It returns the job, and this rank's error with it.
 func (r *rounds) endJob(o *outcome) (j *job, own error) {
 	if o == nil {
 		return nil, nil
@@ -265,7 +266,7 @@ func (r *rounds) endJob(o *outcome) (j *job, own error) {
 	return j, own
 }
 
-// forget lets go of jobs that nobody can publish any more: those finalized, and those that newer ones have replaced.
+// forget drops jobs that can no longer be published: those finalized, and those that newer ones have replaced.
 func (r *rounds) forget(complete uint64) {
 	for id, j := range r.jobs {
 		if id <= r.finalized {
@@ -277,7 +278,7 @@ func (r *rounds) forget(complete uint64) {
 	}
 }
 
-// write puts this rank's shard, if it has one, into the draft of a publication: from the node's own disk, or from memory.
+// write writes this rank's shard, if it has one, into the draft of a publication: from the node's own disk, or from memory.
 func (s *Saver) write(ctx context.Context, w *writing, ticket []byte) (checkpoint.ShardInfo, error) {
 	if s.shard.none() {
 		return checkpoint.ShardInfo{}, nil
@@ -299,7 +300,7 @@ func (s *Saver) write(ctx context.Context, w *writing, ticket []byte) (checkpoin
 	return w.draft.WriteShard(ctx, s.shard.i, s.shard.of, pieces)
 }
 
-// withoutBases is pieces without what they would differ from.
+// withoutBases returns pieces without their bases.
 func withoutBases(pieces []checkpoint.Piece) []checkpoint.Piece {
 	pieces = slices.Clone(pieces)
 	for i := range pieces {
@@ -311,22 +312,22 @@ func withoutBases(pieces []checkpoint.Piece) []checkpoint.Piece {
 // job is one save on this rank, from Save until it is finalized.
 type job struct {
 	id     uint64          // 1, 2, ...; the same on all ranks
-	ctx    context.Context // of the call of Save, which governs the background part, too
+	ctx    context.Context // of the call of Save; the background part uses it, too
 	meta   Meta
 	began  time.Time
-	pieces []checkpoint.Piece // of the copy, or of the live arrays
-	copy   int                // the number of the copy that pieces are of
+	pieces []checkpoint.Piece // in the copy, or in the live arrays
+	copy   int                // the number of the copy that holds pieces
 	full   bool
 
-	// Set by the task that stages it; read once that is over.
-	refused error  // what Check said
-	local   *local // the shard on the node's own disk; nil: it is to be written from pieces
+	// Set by the task that stages it; read after that has ended.
+	refused error  // what Check returned
+	local   *local // the shard on the node's own disk; nil: it is written from pieces
 
 	kept    []*local    // replicas of other nodes' shards; set when their exchange is over
-	dropped atomic.Bool // nobody needs what is on the nodes' own disks any more
+	dropped atomic.Bool // the files on the nodes' own disks are no longer needed
 }
 
-// check runs the caller's check over all pieces.
+// check calls the caller's check on all pieces.
 func (j *job) check(f func(name string, data []byte) error) error {
 	if f == nil {
 		return nil

@@ -15,11 +15,12 @@ var errClosed = errors.New("the saver is closed")
 // longWait is how long Save may wait for the save before it without a warning.
 const longWait = time.Second
 
-// Save saves the arrays as the checkpoint of a step; all ranks call it at the same step. It first waits for the save before it, and
-// returns an error of an earlier save that was not returned yet, as an EarlierError; nothing of this step is saved then. With Async it
-// returns once the state has been copied, and the arrays may change again. Without, it returns once the checkpoint is durable: in the
-// shared folder, or, where there is a node-local tier, on the nodes' own disks, from where it goes on to the shared folder. ctx counts for
-// all of the save, its background part too, so it must outlive the call. An error is every rank's, of the same class, and names the rank.
+// Save saves the arrays as the checkpoint of a step; all ranks call it at the same step. It first waits for the previous save. If an
+// earlier save has failed and no call has returned its error yet, Save returns it as an EarlierError and saves nothing. With Async it
+// returns once the state has been copied, and the arrays may change again. Without Async it returns once the checkpoint is durable: in the
+// shared folder, or, with a node-local tier, on the nodes' own disks, from which it is flushed to the shared folder. ctx is used for
+// all of the save, including its background part, so it must outlive the call. An error is returned on every rank, with the same class, and
+// names the rank where it happened.
 func (s *Saver) Save(ctx context.Context, m Meta) error {
 	began := time.Now()
 	id, err := s.nextJob(ctx)
@@ -28,13 +29,13 @@ func (s *Saver) Save(ctx context.Context, m Meta) error {
 	}
 	waited := time.Since(began)
 	if waited > longWait && s.channel.isCoordinator() {
-		s.log.Warn("saving takes longer than the time between saves: training has waited", "step", m.Step, "waited", waited)
+		s.log.Warn("saving takes longer than the time between saves: training had to wait", "step", m.Step, "waited", waited)
 	}
 	j := s.newJob(ctx, id, m, began)
 	copied := time.Since(began) - waited
 	s.submit(j)
 	if !s.mode.Async {
-		// The loop minds the context; until it has ended it may read the live arrays.
+		// The loop watches the context. Until the loop has ended it may read the live arrays, so do not return earlier.
 		err = s.await(context.WithoutCancel(ctx), id, id, id+1)
 	}
 	s.stats.called(waited, copied)
@@ -50,7 +51,8 @@ func (s *Saver) nextJob(ctx context.Context) (uint64, error) {
 	return id, s.await(ctx, id, id-1, id)
 }
 
-// await waits until all ranks' copies up to a job are free again, and returns an error that is due by then. job is the one that it is for.
+// await waits until all ranks' copies up to the job complete are free again, and returns an error that is due by then. job is the caller's
+// job.
 func (s *Saver) await(ctx context.Context, job, complete, from uint64) error {
 	if err := s.until(ctx, func() bool { return s.complete >= complete }); err != nil {
 		return err
@@ -60,7 +62,7 @@ func (s *Saver) await(ctx context.Context, job, complete, from uint64) error {
 	return s.takeDue(job, from)
 }
 
-// until waits for a condition on what mu guards.
+// until waits until ok, which reads what mu guards, returns true.
 func (s *Saver) until(ctx context.Context, ok func() bool) error {
 	for {
 		changed, over, err := s.look(ok)
@@ -85,7 +87,7 @@ func (s *Saver) look(ok func() bool) (changed <-chan struct{}, over bool, err er
 	return s.changed, ok(), nil
 }
 
-// takeDue returns the errors that are due. That of a job before the given one is an EarlierError. mu is held.
+// takeDue returns the errors that are due. An error of a job before the given one becomes an EarlierError. mu is held.
 func (s *Saver) takeDue(job, from uint64) error {
 	var later []dueError
 	var now []error
@@ -123,7 +125,7 @@ func (s *Saver) newJob(ctx context.Context, id uint64, m Meta, began time.Time) 
 	return j
 }
 
-// submit hands a job to the loop, and starts that where it does not run.
+// submit passes a job to the loop, and starts the loop if it does not run.
 func (s *Saver) submit(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +141,7 @@ func (s *Saver) submit(j *job) {
 }
 
 // Wait waits until everything is committed to the shared folder. It returns the newest checkpoint that this Saver has
-// committed (the zero Info: none yet), and the error of a save that was not returned yet. It is collective.
+// committed (the zero Info if there is none yet), and the error of a failed save that no call has returned yet. It is collective.
 func (s *Saver) Wait(ctx context.Context) (checkpoint.Info, error) {
 	err := s.until(ctx, func() bool { return !s.running })
 	s.mu.Lock()
@@ -150,7 +152,7 @@ func (s *Saver) Wait(ctx context.Context) (checkpoint.Info, error) {
 	return s.newest, err
 }
 
-// submitted takes the job that Save has handed over, if there is one.
+// submitted returns the job that Save has submitted, or nil.
 func (s *Saver) submitted() *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +161,8 @@ func (s *Saver) submitted() *job {
 	return j
 }
 
-// retire ends the loop, unless a job of this rank is not finalized yet: then its next round waits for the ranks that have
-// not come to that save.
+// retire ends the loop and returns true, unless a job of this rank is not finalized yet: then the next round waits for the ranks that have
+// not entered that save.
 func (s *Saver) retire(r *rounds) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,15 +174,15 @@ func (s *Saver) retire(r *rounds) bool {
 	return true
 }
 
-// notify wakes who waits. mu is held.
+// notify wakes all waiting goroutines. mu is held.
 func (s *Saver) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// note records a decision; own is this rank's error with what it finalizes, and j the job. An error is returned by the
-// first call of Save that no rank can have entered before it knew of this decision: the one after the next that is
-// complete. So it is returned by the same call on all ranks.
+// note records a decision. j is the job that it finalizes, and own this rank's error with it. An error is returned by the
+// first call of Save that no rank can have entered before it knew of this decision: the one after the next to
+// complete. So the same call returns it on all ranks.
 func (s *Saver) note(d decision, j *job, own error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +199,7 @@ func (s *Saver) note(d decision, j *job, own error) {
 			}
 		} else if err != nil {
 			s.due = append(s.due, dueError{from: s.complete + 2, job: j.id, step: j.meta.Step, err: err})
-			if s.channel.isCoordinator() && (s.mode.Async || s.tier != nil) { // else Save returns it at once
+			if s.channel.isCoordinator() && (s.mode.Async || s.tier != nil) { // otherwise Save returns it at once
 				s.log.Error("checkpoint is not saved", "step", j.meta.Step, "err", err)
 			}
 		}
@@ -206,7 +208,7 @@ func (s *Saver) note(d decision, j *job, own error) {
 	s.notify()
 }
 
-// fail ends everything on this rank: the ranks are not in step any more.
+// fail ends everything on this rank, because the ranks can no longer exchange.
 func (s *Saver) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,18 +216,18 @@ func (s *Saver) fail(err error) {
 	s.notify()
 }
 
-// EarlierError is the error of a save before the one that was asked for: it has failed in the background, and nobody knew of it. Save,
-// which returns it, has saved nothing of its own step; called again, it does, unless Err says that no save can succeed any more. It is
-// returned by the same call on all ranks.
+// EarlierError is the error of a save before the requested one, which has failed in the background. The call of Save
+// that returns it has not saved its own step. The caller may call Save again, unless Err says that no save can succeed any more. The
+// same call returns it on all ranks.
 type EarlierError struct {
-	Step int64 // that was not saved
+	Step int64 // the step that was not saved
 	Err  error
 }
 
 func (e *EarlierError) Error() string { return fmt.Sprintf("the save of step %d: %v", e.Step, e.Err) }
 func (e *EarlierError) Unwrap() error { return e.Err }
 
-// inSave is an error that Save returns at a step.
+// inSave returns err as an error of Save at a step.
 func inSave(step int64, err error) error {
 	if _, ok := errors.AsType[*EarlierError](err); ok {
 		return fmt.Errorf("before step %d: %w", step, err)

@@ -267,7 +267,7 @@ func TestSaveRefusesRanksAtDifferentSteps(t *testing.T) {
 	for rank, err := range testkit.Each(3, func(rank int) error {
 		return trial{world: 3, attempt: 1, fs: fs}.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error {
 			step := int64(5 + r.rank/2)
-			if err := r.save(ctx, step); err == nil || !strings.Contains(err.Error(), "rank 2: saves step 6 where rank 0 saves step 5") {
+			if err := r.save(ctx, step); err == nil || !strings.Contains(err.Error(), "rank 2: saves step 6, but rank 0 saves step 5") {
 				return fmt.Errorf("Save: %w", err)
 			}
 			if err := r.Close(); err != nil {

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Saver saves the arrays of a group of ranks together. Its methods are called by one goroutine at a time, except Stats and
-// Estimate; Save, Wait, Resume and Begin by all ranks in the same order.
+// Saver saves the arrays of a group of ranks together. Only one goroutine at a time may call its methods, except Stats and
+// Estimate. All ranks must call Save, Wait, Resume and Begin in the same order.
 type Saver struct {
 	channel *channel
 	dir     *checkpoint.Dir
@@ -26,32 +26,32 @@ type Saver struct {
 	mode     mode
 	mem      *copies
 	tier     *tier     // nil: no node-local tier
-	replicas *replicas // nil: no shard is copied to another node
+	replicas *replicas // nil: shards are not copied to another node
 	space    checkpoint.Space
 
-	// Rank 0's alone, as they grow with the number of ranks.
+	// Only set on rank 0, because they grow with the number of ranks.
 	plan    plan
 	writers []int
 
-	// begun: Resume or Begin has recorded what this attempt goes on from, so that nobody goes on from what others have left.
+	// begun is set once Resume or Begin has recorded what this attempt resumes from: then what others have left is superseded.
 	begun bool
 
 	mu       sync.Mutex
 	rounds   *rounds
-	next     *job          // submitted and not taken by the loop yet
+	next     *job          // submitted and not yet taken by the loop
 	last     uint64        // the job submitted last
 	complete uint64        // all copies up to this job are free again
-	running  bool          // the loop
-	changed  chan struct{} // closed, and replaced, when any of this changes
+	running  bool          // the loop runs
+	changed  chan struct{} // closed, and replaced, when any of these fields changes
 	due      []dueError
-	broken   error // what has ended everything
-	returned bool  // a call has returned it
+	broken   error // the error that has ended everything
+	returned bool  // a call has returned broken
 	newest   checkpoint.Info
 	schedule deltaSchedule
 	stats    statsRecorder
 }
 
-// dueError is the error of a job that the next call of Save from job `from` on returns, on all ranks alike.
+// dueError is the error of a job. The next call of Save for job `from` or a later one returns it, on all ranks.
 type dueError struct {
 	from uint64
 	job  uint64
@@ -59,15 +59,15 @@ type dueError struct {
 	err  error
 }
 
-// Group is the ranks that save together, rank 0 to Size()-1. Its collectives are called in the same order by all ranks; a Saver
-// calls them from one goroutine at a time, which need not be the caller's, so nobody else may use the Group while the Saver lives.
-// Where a rank has died, or ctx is done, they return an error instead of waiting for ever.
+// Group is the ranks that save together, rank 0 to Size()-1. All ranks call its collectives in the same order. A Saver
+// calls them from one goroutine at a time, which may be a goroutine of its own, so the Group must not be used otherwise while the Saver
+// lives. If a rank has died, or ctx is done, the methods must return an error instead of waiting forever.
 type Group interface {
 	Rank() int
 	Size() int
-	// Gather returns every rank's payload, by rank, on rank 0; nil on the others. It is a copy.
+	// Gather returns every rank's payload, by rank, on rank 0, and nil on the others. The result is a copy.
 	Gather(ctx context.Context, payload []byte) ([][]byte, error)
-	// Broadcast returns rank 0's payload on every rank; the others' arguments do not count.
+	// Broadcast returns rank 0's payload on every rank; it ignores the others' arguments.
 	Broadcast(ctx context.Context, payload []byte) ([]byte, error)
 }
 
@@ -76,63 +76,63 @@ type Array struct {
 	Name  string // 1 to 256 bytes of UTF-8 without control characters
 	DType string // as checkpoint.Tensor has it: "float32", "bfloat16", "int64", ...
 	Shape []int  // empty: a scalar
-	// Data is the live memory, row-major and little-endian. The Saver reads it inside Save only, and never writes it.
+	// Data is the live memory, row-major and little-endian. The Saver reads it only inside Save, and never writes it.
 	Data []byte
-	// Replicated says that every rank that lists the name holds the same bytes: they share the work of writing it.
+	// Replicated says that every rank that lists the name holds the same bytes, so that these ranks divide the writing.
 	// Otherwise exactly one rank lists it.
 	Replicated bool
 }
 
-// Options say how a Saver works. The same on all ranks must be Async, Delta, whether Local, Peers and Check are set, and Errors; all else
-// is each rank's own. The zero value saves full checkpoints synchronously.
+// Options configure a Saver. These must be the same on all ranks: Async, Delta, Errors, and whether Local, Peers and Check are set. The
+// others may differ. The zero value saves full checkpoints synchronously.
 type Options struct {
 	// Async lets Save return once the state is copied; encoding and writing go on in the background.
 	Async bool
-	// MaxMemory caps the buffers of this rank, in bytes: copies of the state and what encoding needs. 0: no cap. Where one rank's cap
-	// is too low for what is asked for, all ranks do without deltas, or without the copy: they then save synchronously. Workers are as many
-	// as asked for even where they alone take more, which is warned of: Encoders says how many fit.
+	// MaxMemory caps the buffers of this rank, in bytes: copies of the state and what encoding needs. 0: no cap. If any rank's cap
+	// is too low for these options, all ranks save without deltas, or even without the copy, which is synchronous. The number of Workers is
+	// not reduced, even if they alone take more; New then logs a warning. Encoders returns how many fit.
 	MaxMemory int64
-	// Delta is how many saves after each full one hold only the difference to it. 0: none. It doubles the memory.
+	// Delta is how many saves after each full one hold only the difference from it. 0: none. Deltas double the memory.
 	Delta   int
 	Workers int // goroutines that encode; 0: GOMAXPROCS
-	// Local is a folder on a disk of the node (each node its own, the same path). A shard is written there first, which frees
+	// Local is a folder on a disk of the node (the same path on each node). A shard is written there first, which frees
 	// the copy of the state for the next Save, and is flushed to the shared folder in the background. It needs a Dir with a run's name.
-	// Below it each run has a folder that only this user can enter; where others have put one there, or could, the shared folder is written
-	// to directly, with a warning. Empty: none. With it all checkpoints are full.
+	// Below it each run has a folder that only this user can enter. If others have made that folder, or could, shards are written to the
+	// shared folder directly, with a warning. With Local all checkpoints are full. Empty: no node-local tier.
 	Local string
-	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been flushed: the save then outlives the loss
-	// of one node. It takes the network and that disk once more for each save. Nil: no replicas.
+	// Peers, with Local, copies each shard to the disk of another node, too, until it has been flushed: the save then survives the loss
+	// of one node. Each save then uses the network and that disk once more. Nil: no replicas.
 	Peers Peers
-	// Node is the name of this rank's node: ranks with the same one share Local. With Peers only.
+	// Node is the name of this rank's node: ranks with the same name share Local. It is used only with Peers.
 	Node string
-	// Check looks at what is about to be written, one piece at a time: data are whole elements of the array name. It runs
-	// on the copy, in the background. Its error fails the save on all ranks. Nil: none.
+	// Check checks what is about to be written, one piece at a time: data holds whole elements of the array name. It runs
+	// on the copy, in the background. Its error fails the save on all ranks. Nil: no check.
 	Check func(name string, data []byte) error
-	// Errors are sentinels of the caller's own which Check and Resume's accept may return: errors.Is then
-	// holds on every rank, not just on the one that returned it. The same list on all ranks.
+	// Errors are sentinels of the caller that Check and Resume's accept may return: errors.Is then
+	// finds them on every rank, not only on the one that returned them. The list must be the same on all ranks.
 	Errors []error
 	FS     vfs.FS       // nil: the operating system's
 	Log    *slog.Logger // nil: silent
 
-	tick time.Duration // tests: instead of roundEvery
+	tick time.Duration // for tests: in place of roundEvery
 }
 
-// roundEvery is how long a rank that is still writing lets the others wait before it says so.
+// roundEvery is how long a busy rank lets the others wait before it enters the next round.
 const roundEvery = 2 * time.Second
 
-// Meta is the small part of a checkpoint. Rank 0's counts, except that Step must be the same on all ranks.
+// Meta is the small part of a checkpoint. Rank 0's is used, except that Step must be the same on all ranks.
 type Meta struct {
 	Step    int64
-	Values  map[string]json.RawMessage // as checkpoint.State
+	Values  map[string]json.RawMessage // as in checkpoint.State
 	Metrics map[string]float64
-	// Quick has this save written as it is, as with the codec "none", whatever the folder's: where time is shorter than disk space, as
-	// before a deadline. With a node-local tier each rank's own counts, for its own shard.
+	// Quick stores this save unencoded, as with the codec "none", whatever the folder's codec is: for when time is shorter than disk space,
+	// as before a deadline. With a node-local tier each rank's own Quick is used for its own shard.
 	Quick bool
 }
 
-// New plans who writes what, allocates the buffers and proves from every rank that the folder can be written, and that the arrays can be
-// recorded. It is collective: every rank gets an error if one does. dir is rank 0's; the other ranks pass nil and learn from rank 0 where
-// to write. Nobody else may use dir for saving while the Saver lives. Resume or Begin comes next.
+// New plans which rank writes what, allocates the buffers, and checks on every rank that the folder can be written and that the arrays can
+// be recorded. It is collective: if one rank fails, every rank gets an error. dir is rank 0's; the other ranks pass nil and learn from rank
+// 0 where to write. dir must not be used for other saves while the Saver lives. The caller must call Resume or Begin next.
 func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, o Options) (*Saver, error) {
 	s := &Saver{
 		channel: newChannel(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}),
@@ -154,8 +154,8 @@ func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, 
 	return s, nil
 }
 
-// Close waits for the save in flight and returns its error, if nobody has seen it yet; cancel the context of Save to end it sooner.
-// Not collective. The Saver is of no use afterwards; a second Close does nothing.
+// Close waits for the save in flight and returns its error, if no call has returned it yet; cancel the context of Save to end it sooner.
+// Close is not collective. The Saver cannot be used afterward; a second Close does nothing.
 func (s *Saver) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

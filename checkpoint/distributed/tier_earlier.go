@@ -9,10 +9,10 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// maxSaves is how many saves a scan looks at, the newest first. A run leaves three or four; so many more are no run's.
+// maxSaves is how many saves a scan looks at, newest first. A run leaves three or four, so this is more than any run leaves.
 const maxSaves = 32
 
-// scanAll lists what is on a node's disk, replicas included.
+// scanAll lists the shards on a node's disk, including replicas.
 func (t *tier) scanAll() ([]foundShard, error) {
 	own, err := t.scan()
 	if err != nil || t.broken != nil {
@@ -25,11 +25,11 @@ func (t *tier) scanAll() ([]foundShard, error) {
 	return append(own, others...), err
 }
 
-// scan lists the shards of earlier attempts, or of an earlier Saver of this one, that are whole, as far as names and sizes tell. What is
-// damaged or missing is not there; what the disk cannot tell is an error, as it may be a save that Save has acknowledged.
+// scan lists the complete shards of earlier attempts, or of an earlier Saver of this attempt, as far as names and sizes show. It leaves out
+// what is damaged or missing. If the disk cannot be read it returns an error, because a save that was acknowledged may be there.
 func (t *tier) scan() ([]foundShard, error) {
 	if errors.Is(t.broken, vfs.ErrExposed) {
-		return nil, nil // nobody knows who has put it there, and that the disk is passed by has been said
+		return nil, nil // the files' owner is unknown; a warning that the disk is not used was logged
 	}
 	if t.broken != nil {
 		if _, err := t.fs.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func (t *tier) scan() ([]foundShard, error) {
 	return found, nil
 }
 
-// earlierSaves are the folders of saves that are not this Saver's, the newest first.
+// earlierSaves returns the folders of saves that are not this Saver's, newest first.
 func (t *tier) earlierSaves() ([]string, error) {
 	entries, err := t.fs.ReadDir(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func (t *tier) earlierSaves() ([]string, error) {
 		return nil, err
 	}
 	var folders []string
-	for _, e := range slices.Backward(entries) { // by name, which is by step
+	for _, e := range slices.Backward(entries) { // by name, and so by step
 		if name, ok := parseSaveName(e.Name()); ok && e.IsDir() && t.earlier(name) {
 			folders = append(folders, e.Name())
 		}
@@ -89,19 +89,19 @@ func (t *tier) earlier(n saveName) bool {
 	return n.attempt <= t.location.Attempt && n.session != t.session
 }
 
-// find is a shard that scanAll has found.
+// find returns a shard that scanAll has found.
 func (t *tier) find(folder string, shard, shards int, replica bool) (*local, error) {
 	if replica {
 		t = t.others
 	}
 	l, err := t.inspect(folder, shard, shards)
 	if l == nil && err == nil {
-		err = errors.New("it is gone")
+		err = errors.New("it has been removed or damaged")
 	}
 	return l, err
 }
 
-// inspect reads the record of a shard and looks for the shard; nil: it is not there, or not whole.
+// inspect reads the record of a shard and looks for the shard. It returns nil if the shard does not exist or is incomplete.
 func (t *tier) inspect(folder string, shard, shards int) (*local, error) {
 	name, _ := parseSaveName(folder)
 	l := &local{folder: filepath.Join(t.path, folder)}
@@ -125,7 +125,7 @@ func (t *tier) inspect(folder string, shard, shards int) (*local, error) {
 	return l, err
 }
 
-// tidy removes what nobody will go on from any more, and the run's folder if nothing is left in it.
+// tidy removes what will not be resumed from any more, and the run's folder if it is empty then.
 func (s *Saver) tidy() {
 	if s.tier == nil {
 		return
@@ -134,11 +134,11 @@ func (s *Saver) tidy() {
 		s.sweepEarlier()
 	}
 	_ = s.tier.fs.RemoveDir(s.tier.others.path)
-	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be flushed
+	_ = s.tier.fs.RemoveDir(s.tier.path) // fails if another rank has files there, or a save could not be flushed
 }
 
-// sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from,
-// so nobody will go on from those any more, and this rank's first shard is there, if it has one, or it ends.
+// sweepEarlier removes, once, what earlier attempts have left on this node. It does so after this attempt has recorded what it resumes
+// from, which supersedes the saves there, and after this rank's first shard is written, if it has one, or when the Saver is closed.
 func (s *Saver) sweepEarlier() {
 	if s.begun && !s.tier.swept {
 		s.tier.swept = true
@@ -147,7 +147,7 @@ func (s *Saver) sweepEarlier() {
 	}
 }
 
-// sweep removes what earlier attempts have left. Ranks of a node may do it at the same time. Foreign files stay.
+// sweep removes what earlier attempts have left. Several ranks of a node may do it at the same time. Foreign files stay.
 func (t *tier) sweep() {
 	entries, err := t.fs.ReadDir(t.path)
 	if err != nil {
@@ -157,7 +157,7 @@ func (t *tier) sweep() {
 		if name, ok := parseSaveName(e.Name()); ok && e.IsDir() && t.earlier(name) {
 			t.sweepSave(filepath.Join(t.path, e.Name()))
 		} else if t.otherProbe(e.Name()) && !e.IsDir() {
-			_ = t.fs.Remove(filepath.Join(t.path, e.Name())) // another rank may have been faster
+			_ = t.fs.Remove(filepath.Join(t.path, e.Name())) // another rank may have removed it
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (t *tier) sweepSave(folder string) {
 	slices.Reverse(files) // a record goes before its shard
 	for _, f := range files {
 		if localNames().MatchString(f.Name()) && !f.IsDir() {
-			_ = t.fs.Remove(filepath.Join(folder, f.Name())) // another rank may have been faster
+			_ = t.fs.Remove(filepath.Join(folder, f.Name())) // another rank may have removed it
 		}
 	}
 	_ = t.fs.RemoveDir(folder)

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// tierFolder names the folder of a run: what can be read of its name, and what cannot be mistaken.
+// tierFolder returns the name of a run's folder: the readable part of the run's name, and a hash that is unique.
 func tierFolder(location checkpoint.Location) string {
 	plain := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
@@ -31,7 +31,7 @@ func (t *tier) probeName(rank int) string {
 	return fmt.Sprintf("%s%08x-%d", probePrefix, t.session, rank)
 }
 
-// otherProbe says whether a file is a probe that an earlier attempt could not remove.
+// otherProbe reports whether a file is a probe that an earlier attempt could not remove.
 func (t *tier) otherProbe(name string) bool {
 	return strings.HasPrefix(name, probePrefix) && !strings.HasPrefix(name, fmt.Sprintf("%s%08x-", probePrefix, t.session))
 }
@@ -57,7 +57,7 @@ func parseSaveName(name string) (n saveName, ok bool) {
 	if m == nil {
 		return n, false
 	}
-	n.step, _ = strconv.ParseInt(m[1], 10, 64) // the pattern leaves nothing to fail
+	n.step, _ = strconv.ParseInt(m[1], 10, 64) // cannot fail after the pattern matched
 	n.attempt, _ = strconv.Atoi(m[2])
 	session, _ := strconv.ParseUint(m[3], 16, 32)
 	n.session = uint32(session)
@@ -65,7 +65,7 @@ func parseSaveName(name string) (n saveName, ok bool) {
 	return n, true
 }
 
-// localNames are the files in such a folder: shards, their records, and what a writer that died has left of either.
+// localNames matches the files in such a folder: shards, their records, and what a writer that died has left of either.
 var (
 	localNames = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(shard-[0-9]{5}-of-[0-9]{5}\.(json|ddpt)|\.ddpbatch-[0-9a-f]{8}\.tmp)$`)
@@ -77,13 +77,13 @@ func shardName(shard, shards int, ext string) string {
 	return fmt.Sprintf("shard-%05d-of-%05d.%s", shard, shards, ext)
 }
 
-// parseRecordName is which shard's record a file is, by its name.
+// parseRecordName returns the number of the shard whose record has that file name.
 func parseRecordName(name string) (shard, shards int, ok bool) {
 	m := recordNames().FindStringSubmatch(name)
 	if m == nil {
 		return 0, 0, false
 	}
-	shard, _ = strconv.Atoi(m[1]) // the pattern leaves nothing to fail
+	shard, _ = strconv.Atoi(m[1]) // cannot fail after the pattern matched
 	shards, _ = strconv.Atoi(m[2])
 	return shard, shards, shard < shards
 }

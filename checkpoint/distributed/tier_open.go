@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// openTier makes the folder of this run, and tries its disk, on which this rank is going to write so many bytes at most at a time. A disk
-// that takes nothing is passed by; so is a folder that others can change, or have taken the name of, with all that lies in it.
+// openTier creates the folder of this run and tests its disk, to which this rank will write at most bytes at a time. A disk
+// that accepts nothing is not used; neither is a folder that others can change or have made, nor the files in it.
 func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 	if s.o.Local == "" {
 		return nil
@@ -31,14 +31,14 @@ func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 	return t
 }
 
-// makeFolder makes the run's folder, durably, or makes sure that it is ours.
+// makeFolder creates the run's folder, durably, or checks that it belongs to this user.
 func (t *tier) makeFolder() error {
 	parent := filepath.Dir(t.path)
 	var err error
 	if t.above != nil {
 		err = t.above.makeFolder()
 	} else if _, look := t.fs.Stat(t.path); errors.Is(look, vfs.ErrExposed) {
-		err = look // before anything is made there
+		err = look // before anything is created there
 	} else {
 		err = replace.Dir(t.fs, parent)
 	}
@@ -51,9 +51,9 @@ func (t *tier) makeFolder() error {
 	return t.fs.SyncDir(parent)
 }
 
-// try does with a small file what a save will do on the node's own disk, so that what would fail at the first save is known before
-// training, and looks whether there is room for so many bytes: this rank's alone, as nobody knows which ranks share a disk. A full disk is
-// no reason to pass it by: what an earlier attempt has left there may be what fills it.
+// try does with a small file what a save will do on the node's own disk, so that a fault is found before
+// training, and checks whether there is room for that many bytes. It counts this rank's alone, because which ranks share a disk is unknown.
+// A full disk is still used: what fills it may be what an earlier attempt has left there.
 func (t *tier) try(ctx context.Context, rank int, bytes int64) {
 	if ctx.Err() != nil {
 		return
@@ -70,7 +70,7 @@ func (t *tier) try(ctx context.Context, rank int, bytes int64) {
 	space, err := t.fs.Space(t.path)
 	if err == nil && space.Total > 0 && space.Free < uint64(bytes) {
 		t.cramped = fmt.Errorf("%d bytes are free on %s, and this rank alone may write %d in a save; "+
-			"what other ranks of the node write comes on top",
+			"other ranks of the node may need more",
 			space.Free, space.Type, bytes)
 	}
 }
@@ -87,21 +87,21 @@ func (t *tier) probe(rank int) error {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
-	_ = t.fs.Remove(path) // a later attempt will, then
+	_ = t.fs.Remove(path) // if this fails, a later attempt removes it
 	return err
 }
 
-// trouble is what a rank reports of its node's own disk.
+// trouble is what a rank reports about its node's own disk.
 type trouble struct {
 	Broken  string `json:"broken,omitempty"`  // why it is not used to save
-	Cramped string `json:"cramped,omitempty"` // why it may not take a save now
+	Cramped string `json:"cramped,omitempty"` // why it may be too full for a save at present
 }
 
 func (t *tier) trouble() (all trouble) {
 	switch {
 	case t == nil:
 	case errors.Is(t.broken, vfs.ErrExposed):
-		all.Broken = t.broken.Error() + "; what may have been saved there is not looked at"
+		all.Broken = t.broken.Error() + "; saves that may be there are ignored"
 	case t.broken != nil:
 		all.Broken = t.broken.Error()
 	case t.refuses != nil:
@@ -112,10 +112,10 @@ func (t *tier) trouble() (all trouble) {
 	return all
 }
 
-// mostRanks is how many ranks or shards a warning names, of what may be a thousand.
+// mostRanks is how many ranks or shards a warning names; there may be thousands.
 const mostRanks = 16
 
-// warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
+// warnOfTiers runs on rank 0: it logs once which ranks cannot use their nodes' own disks, and which may not be able to.
 func (s *Saver) warnOfTiers(all []valueOrFailure[trouble]) {
 	warn := func(message string, what func(trouble) string) {
 		var ranks []int

@@ -88,7 +88,7 @@ func TestLocalNeedsARunName(t *testing.T) {
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk})
 	must(t, err)
 	if _, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil ||
-		!strings.Contains(err.Error(), "name of the run") {
+		!strings.Contains(err.Error(), "run name") {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestLostNodeIsReported(t *testing.T) {
 	var journal testkit.Journal
 	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()},
 		fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
-	if log := journal.String(); strings.Count(log, "not whole") != 1 || !strings.Contains(log, "step=2") ||
+	if log := journal.String(); strings.Count(log, "incomplete") != 1 || !strings.Contains(log, "step=2") ||
 		!strings.Contains(log, `missing="2, 3"`) {
 		t.Errorf("log: %s", log)
 	}
@@ -336,7 +336,7 @@ func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 	if own.Load() == 0 || replicas.Load() == 0 {
 		t.Errorf("%d folders of shards and %d of replicas went, want some of each", own.Load(), replicas.Load())
 	}
-	if log := journal.String(); strings.Contains(log, "does not take") {
+	if log := journal.String(); strings.Contains(log, "does not accept") {
 		t.Errorf("log: %s", log)
 	}
 	for i, disk := range ns.disks {
@@ -392,7 +392,7 @@ func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 	}
 	warnings := 0
 	for line := range strings.Lines(journal.String()) {
-		if strings.Contains(line, "level=WARN") && strings.Contains(line, "node-local disk does not take the shard") {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "node-local disk does not accept the shard") {
 			warnings++
 		}
 	}

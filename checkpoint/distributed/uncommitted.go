@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// foundShard is a shard that a rank finds on its node's disk, as it is reported to rank 0.
+// foundShard is a shard that a rank has found on its node's disk, as reported to rank 0.
 type foundShard struct {
 	Folder string `json:"folder"` // of the save
 	Shard  int    `json:"shard"`
@@ -22,10 +22,10 @@ type uncommittedSave struct {
 	name    saveName
 	seen    []seenBy // of each shard
 	sizes   []int64
-	missing []int // shards that nobody sees
+	missing []int // shards that no rank has found
 }
 
-// seenBy is the ranks that see a shard on the disk that it was written to, and those that see its replica.
+// seenBy lists the ranks that see a shard on the disk that it was written to, and those that see its replica.
 type seenBy struct{ own, replica []int }
 
 // holder is a rank that sees a shard, or its replica.
@@ -34,7 +34,7 @@ type holder struct {
 	Replica bool `json:"replica,omitempty"`
 }
 
-// uncommittedSaves is rank 0's: what has been found on all nodes, the newest first.
+// uncommittedSaves runs on rank 0: it combines what was found on all nodes, newest first.
 func uncommittedSaves(found [][]foundShard) []*uncommittedSave {
 	saves := map[string]*uncommittedSave{} // by folder, and the number of shards
 	for rank, list := range found {
@@ -74,8 +74,8 @@ func (s *seenBy) add(rank int, replica bool) {
 	}
 }
 
-// assignShards says which rank copies each shard: of the ranks of its node the one with least to do so far. After it comes one of those
-// that see the replica, if there is one, for when the first finds the shard damaged.
+// assignShards returns which rank copies each shard: of the ranks of its node the one with the least work so far. It is followed by one of
+// the ranks that see the replica, if there is one, in case the first finds the shard damaged.
 func (l *uncommittedSave) assignShards() [][]holder {
 	load := map[int]int64{}
 	holders := make([][]holder, len(l.seen))

@@ -186,8 +186,8 @@ func TestWriteRefusesBadTensors(t *testing.T) {
 		"as its shape says":         {tensors: with(func(t *checkpoint.Tensor) { t.Shape = []int{0} })},
 		`be named "__metadata__"`:   {tensors: with(func(t *checkpoint.Tensor) { t.Name = "__metadata__" })},
 		`be named "\xff"`:           {tensors: with(func(t *checkpoint.Tensor) { t.Name = "\xff" })},
-		`metadata "a" occurs`: {metadata: Metadata{{Key: "a"}, {Key: "a"}}},
-		`metadata "b" occurs`: {metadata: Metadata{{Key: "b", Value: "\xff"}}},
+		`metadata "a" occurs`:       {metadata: Metadata{{Key: "a"}, {Key: "a"}}},
+		`metadata "b" occurs`:       {metadata: Metadata{{Key: "b", Value: "\xff"}}},
 	} {
 		dir := t.TempDir()
 		err := Write(filepath.Join(dir, "x"), c.tensors, c.metadata)
