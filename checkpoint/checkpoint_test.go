@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestForeignFoldersArePassedOver: a folder that only has the name of a checkpoint's is nobody's torn save. It is passed
+// TestForeignFoldersArePassedOver: a folder that only has the name of a checkpoint's is not a torn save. It is passed
 // over, with a note, and stays.
 func TestForeignFoldersArePassedOver(t *testing.T) {
 	t.Parallel()

@@ -138,7 +138,7 @@ func TestConfigErrorsNameEveryKey(t *testing.T) {
 	}
 }
 
-// TestWhatStaysIsReportedOnce: a damaged record and a folder of somebody else are there for as long as the run goes on. Its log tells of
+// TestWhatStaysIsReportedOnce: a damaged record and a folder of somebody else exist for the whole run. Its log mentions
 // each once, not after every save.
 func TestWhatStaysIsReportedOnce(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestWhatStaysIsReportedOnce(t *testing.T) {
 	}
 	for _, what := range []string{"record of an attempt is damaged", "has the name of one"} {
 		if got := strings.Count(journal.String(), what); got != 1 {
-			t.Errorf("%q is told %d times:\n%s", what, got, journal.String())
+			t.Errorf("%q is logged %d times:\n%s", what, got, journal.String())
 		}
 	}
 }

@@ -180,7 +180,7 @@ func TestSaveChecksTheLengthOfFiles(t *testing.T) {
 	}
 }
 
-// TestReadErrorsAreNotCorruption: what cannot be read is no reason to fall back.
+// TestReadErrorsAreNotCorruption: a checkpoint that cannot be read does not make a search fall back to an older one.
 func TestReadErrorsAreNotCorruption(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

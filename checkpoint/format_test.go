@@ -193,7 +193,7 @@ func TestVersion2StaysReadable(t *testing.T) {
 	wantRecord(t, path, manifest.Record{Run: "golden", Attempt: 2, ResumedStep: -1, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 }
 
-// toBeMade tells whether a golden folder is asked for and not there.
+// toBeMade reports whether a golden folder is asked for and does not exist.
 func toBeMade(path string) bool {
 	_, err := os.Stat(path)
 	return *updateV2 && errors.Is(err, fs.ErrNotExist)

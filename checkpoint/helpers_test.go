@@ -113,7 +113,7 @@ func tree(t testing.TB, fsys vfs.FS) []string {
 	return walk(t, fsys, testPath)
 }
 
-// saved is tree, less what tells of attempts.
+// saved returns tree without the records of attempts and their gates.
 func saved(t testing.TB, fsys vfs.FS) []string {
 	t.Helper()
 	return slices.DeleteFunc(tree(t, fsys), func(path string) bool {

@@ -215,7 +215,7 @@ func TestHostileFilesAreCheap(t *testing.T) { // not parallel: it counts what th
 		need(t, h.readAll())
 	}
 	if loaded == 0 || loaded > 2*rounds {
-		t.Errorf("%d of %d changed checkpoints could be loaded: the changes are no test", loaded, 3*rounds)
+		t.Errorf("%d of %d changed checkpoints could be loaded: the changes do not test anything", loaded, 3*rounds)
 	}
 }
 

@@ -33,8 +33,8 @@ func (f *fault) over(m *vfstest.Mem) vfs.FS {
 	})
 }
 
-// TestUntrueAnswersRemoveNothing: a file that a folder lists is there, whatever else an NFS client says; what
-// cannot be told removes nothing, and ends a search.
+// TestUntrueAnswersRemoveNothing: a file that a folder lists exists, whatever else an NFS client says; what
+// is unknown removes nothing, and ends a search.
 func TestUntrueAnswersRemoveNothing(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]*fault{

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestSavesSurviveLostReplies saves through a client that loses every third reply of the file server. What
-// happened must be told from what did not: every save succeeds, and nothing is lost or left over.
+// TestSavesSurviveLostReplies saves through a client that loses every third reply of the file server. The saver must
+// find out what happened: every save succeeds, and nothing is lost or left over.
 func TestSavesSurviveLostReplies(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed := 0; seed < 24; seed += thin.Step(4) {
@@ -192,7 +192,7 @@ func TestDraftOfStaleClientsWorksOrFails(t *testing.T) { // without the race det
 	defer c.Close()
 	need(t, c.Verify(ctx))
 
-	client.Hold() // and a reader that was told by message, whose listing is older than the checkpoint
+	client.Hold() // and a reader that got a message, whose listing is older than the checkpoint
 	need(t, draftSave(zero, hardState(3, 0), 2, nil, nil))
 	newest, err := zero.FindLatest(ctx)
 	need(t, err)

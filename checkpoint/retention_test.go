@@ -127,7 +127,7 @@ func TestBadPolicyIsRefused(t *testing.T) {
 	}
 }
 
-// A delta without its base is no checkpoint: it takes no good one's place, and List says so.
+// A delta without its base does not count as a checkpoint: it does not take the place of a good one, and List says so.
 func TestOrphansTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	fs := vfstest.New(t)

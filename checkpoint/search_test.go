@@ -116,8 +116,8 @@ func rejected(t *testing.T, m *vfstest.Mem, d *Dir, step int64) {
 	must(t, c.Close())
 }
 
-// TestRunThatLostAllDoesNotBeginAnew: a run whose checkpoints are all lost does not begin anew by itself; one that was
-// told to begin anew goes on doing so.
+// TestRunThatLostAllDoesNotBeginAnew: a run whose checkpoints are all lost does not begin anew by itself; one for
+// which the user asked that continues to do so.
 func TestRunThatLostAllDoesNotBeginAnew(t *testing.T) {
 	t.Parallel()
 	look := func(m *vfstest.Mem, n int, want error, remove string) {
@@ -177,8 +177,8 @@ func TestRejectedNameMayBeReused(t *testing.T) {
 	wantList(t, d, "200 broken, 200 committed, 300 committed, 400 committed")
 }
 
-// TestOthersLeftoversStopNoBegin: what other runs have left, and a folder that tells nothing once a run has begun anew, keep no run from
-// beginning.
+// TestOthersLeftoversStopNoBegin: neither what other runs have left, nor a folder of an unknown run once a run has begun anew, keeps a run
+// from beginning.
 func TestOthersLeftoversStopNoBegin(t *testing.T) {
 	t.Parallel()
 	b := func(m *vfstest.Mem) error {
@@ -206,7 +206,7 @@ func TestOthersLeftoversStopNoBegin(t *testing.T) {
 	m = vfstest.New(t)
 	must(t, m.Mkdir(testPath))
 	must(t, m.Mkdir(testPath+"/step-000000000100.broken"))
-	wantErr(t, "beside a folder that tells nothing", b(m), ErrCorrupt)
+	wantErr(t, "beside a folder of an unknown run", b(m), ErrCorrupt)
 	must(t, openDir(t, Options{FS: m, Run: "b", Attempt: 1}).Begin(t.Context(), nil))
 	wantErr(t, "after the run has begun anew with that there", b(m), ErrNone)
 }
@@ -250,7 +250,7 @@ func TestNamedCorruptStepIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestHalfRemovedIsReadOnce: a removal that was interrupted long ago is no reason to read the newest checkpoint twice.
+// TestHalfRemovedIsReadOnce: a removal that was interrupted long ago does not cause the newest checkpoint to be read twice.
 func TestHalfRemovedIsReadOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -54,7 +54,7 @@ func TestSampleFindsItsShareOfDamage(t *testing.T) {
 	}
 }
 
-// sampled says whether a sample passes with the shard as it is put.
+// sampled reports whether a sample passes with the shard as it is put.
 func sampled(t *testing.T, d *Dir, m *vfstest.Mem, step int64, percent float64, path string, data []byte) bool {
 	t.Helper()
 	vfstest.Put(t, m, path, data)

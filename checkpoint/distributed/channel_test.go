@@ -159,11 +159,11 @@ func TestOwnErrorStaysWhole(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if again := ch.failureOf(fmt.Errorf("resume: %w", err)); *again != f {
-		t.Errorf("told again it is %+v, first %+v", *again, f)
+		t.Errorf("the second time it is %+v, first %+v", *again, f)
 	}
 }
 
-// TestFailureIsReportedOnce: the rank where a save failed and rank 0 tell it whole, the others in a short line; the path is in it once.
+// TestFailureIsReportedOnce: the rank where a save failed and rank 0 report it whole, the others in a short line; the path is in it once.
 func TestFailureIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	for name, async := range map[string]bool{"sync": false, "async": true} {
@@ -206,7 +206,7 @@ func TestFailureIsReportedOnce(t *testing.T) {
 				want = 1 // nobody has heard of it yet
 			}
 			if got := strings.Count(journal.String(), "no space left"); got != want {
-				t.Errorf("the log tells it %d times, want %d: %s", got, want, journal.String())
+				t.Errorf("the log has it %d times, want %d: %s", got, want, journal.String())
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestDeathAtEveryCollectiveHangsNobody(t *testing.T) { // also without the r
 	}
 }
 
-// dies says whether the victim got as far as its k-th collective.
+// dies reports whether the victim got as far as its k-th collective.
 func dies(t *testing.T, o Options, victim, k int) (reached bool) {
 	disk, fs := newDisk(t)
 	m := newGoroutineGroup(3)

@@ -40,8 +40,7 @@ func threeSteps(t *testing.T, delta int) *vfstest.Mem {
 }
 
 // TestFaultsWhileResumingCostNothing has one operation of one rank fail while a job resumes, for every operation.
-// It resumes from the newest checkpoint, or not at all: what cannot be read is no reason to give up a
-// checkpoint, and nothing is called broken.
+// It resumes from the newest checkpoint, or not at all: a checkpoint that cannot be read is not given up, and nothing is called broken.
 func TestFaultsWhileResumingCostNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, fault := range []error{syscall.EIO, syscall.ESTALE, syscall.EACCES} {

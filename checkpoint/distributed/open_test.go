@@ -46,7 +46,7 @@ func TestFailedProbeOfOneRankFailsAll(t *testing.T) {
 	}
 }
 
-// TestTooLittleRoomIsReportedBeforeTraining: too little room for all that the policy keeps is told before training, with
+// TestTooLittleRoomIsReportedBeforeTraining: too little room for all that the policy keeps is logged before training, with
 // what is needed and what is free.
 func TestTooLittleRoomIsReportedBeforeTraining(t *testing.T) {
 	t.Parallel()

@@ -153,7 +153,7 @@ func TestPlanCoversEveryArrayOnce(t *testing.T) {
 	})
 }
 
-// checkTensors: what is told to the checkpoint package covers every shard, too; and who has bytes has a shard.
+// checkTensors: what the checkpoint package gets covers every shard, too; and a rank with bytes has a shard.
 func checkTensors(t *rapid.T, p plan, load []int64, tier bool) {
 	writers := p.writers(tier)
 	ends, want := make([]int64, len(writers)), make([]int64, len(writers))

@@ -319,8 +319,8 @@ func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 	}
 }
 
-// TestRecoveryWarnsOnce: the newest shared checkpoint is damaged, and a newer save lies on the nodes' disks, which is not whole or damaged,
-// too. Recovery and the search after it both come by that; who reads the log is told once of each.
+// TestRecoveryWarnsOnce: the newest shared checkpoint is damaged, and a newer save on the nodes' disks is incomplete or damaged,
+// too. Recovery and the search after it both find that; the log mentions each once.
 func TestRecoveryWarnsOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -365,12 +365,12 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 				}
 				for line, n := range warned {
 					if n > 1 {
-						t.Errorf("told %d times: %s", n, line)
+						t.Errorf("logged %d times: %s", n, line)
 					}
 				}
 				for _, want := range append(test.want, "checkpoint is corrupt") {
 					if !strings.Contains(journal.String(), want) {
-						t.Errorf("nobody is told %q:\n%s", want, journal.String())
+						t.Errorf("the log lacks %q:\n%s", want, journal.String())
 					}
 				}
 			})

@@ -242,7 +242,7 @@ func TestFailedReplicaIsSaidOnce(t *testing.T) {
 		return r.saveAll(ctx, 3)
 	}))
 	if n := strings.Count(journal.String(), "does not accept the replica"); n < 1 || n > 2 { // one for each rank of the node
-		t.Errorf("%d lines tell of it:\n%s", n, journal.String())
+		t.Errorf("%d lines report it:\n%s", n, journal.String())
 	}
 	if step, err := latest(ns.shared, 1); step != 3 || err != nil {
 		t.Errorf("latest is %d: %v", step, err)

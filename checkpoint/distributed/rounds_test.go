@@ -22,7 +22,7 @@ import (
 // crashed is what a crash test leaves.
 type crashed struct {
 	disk         *vfstest.Mem
-	acknowledged int64 // the newest step that rank 0 was told is durable; -1: none
+	acknowledged int64 // the newest step that rank 0 learned is durable; -1: none
 	operations   int   // of the victim
 }
 
@@ -41,7 +41,7 @@ func crashRun(t *testing.T, o Options, victim, k int) crashed {
 }
 
 // saveThree saves three steps while the victim's file system dies after its k-th operation, which every rank may have an error of, and
-// returns the newest step that rank 0 was told is durable; -1: none.
+// returns the newest step that rank 0 learned is durable; -1: none.
 func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 	t.Helper()
 	var acknowledged atomic.Int64

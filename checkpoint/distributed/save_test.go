@@ -282,7 +282,7 @@ func TestSaveRefusesRanksAtDifferentSteps(t *testing.T) {
 	}
 }
 
-// TestNextCallReportsAFailedSave: a save fails in the background for a moment. The next call tells of it, by its step, on
+// TestNextCallReportsAFailedSave: a save fails in the background for a moment. The next call returns its error, with its step, on
 // every rank; called again it saves. An error of a save that is waited for is its own.
 func TestNextCallReportsAFailedSave(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
 }
 
 // TestTierOfAnotherUserIsNotUsed: others have taken the name of the run's folder, or can replace it. Nothing there is read
-// or written; the run is told so, and goes on with its shared folder.
+// or written; the run logs that, and continues with its shared folder.
 func TestTierOfAnotherUserIsNotUsed(t *testing.T) {
 	t.Parallel()
 	mkdir := func(t *testing.T, path string, mode fs.FileMode) {

@@ -81,7 +81,7 @@ func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 	must(t, run("/shared/a", 2, disk, resume(900)))
 }
 
-// TestLocalNeedsARunName: without one, runs could not be told apart.
+// TestLocalNeedsARunName: without a name, the files of different runs could not be distinguished.
 func TestLocalNeedsARunName(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -236,8 +236,8 @@ func TestEndRemovesWhatEarlierAttemptsLeft(t *testing.T) {
 	}
 }
 
-// TestLocalDiskIsTriedBeforeTraining: a disk that takes no file is told of before training, and not at the first save; one
-// that is only full is told of as full, and may have room later.
+// TestLocalDiskIsTriedBeforeTraining: a disk that takes no file is reported before training, and not at the first save; one
+// that is only full is reported as full, and may have room later.
 func TestLocalDiskIsTriedBeforeTraining(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -86,7 +86,7 @@ func TestManifestRoundTrip(t *testing.T) {
 			r.Fatalf("read as\n%+v\nnot\n%+v", got, m)
 		}
 		seed := rapid.Uint64().Draw(r, "seed")
-		for _, tensor := range m.Tensors { // the order in which a writer lists pieces is no matter
+		for _, tensor := range m.Tensors { // the order in which a writer lists pieces does not matter
 			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(tensor.Pieces), func(i, k int) {
 				tensor.Pieces[i], tensor.Pieces[k] = tensor.Pieces[k], tensor.Pieces[i]
 			})

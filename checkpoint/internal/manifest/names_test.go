@@ -79,7 +79,7 @@ func TestOwnFile(t *testing.T) {
 	}
 	if !isShardName(own.ShardName(3, 7), 3, 7) || isShardName(own.ShardName(3, 7), 3, 8) || isShardName(own.ShardName(3, 7), 2, 7) ||
 		isShardName(own.ShardName(3, 7)+TmpSuffix, 3, 7) {
-		t.Error("isShardName does not tell shards apart")
+		t.Error("isShardName confuses shards")
 	}
 }
 

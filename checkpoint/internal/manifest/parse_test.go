@@ -158,7 +158,7 @@ func TestErrorsQuoteControlCharacters(t *testing.T) {
 	}
 }
 
-// TestNewerVersionIsNoDamage: it is told apart from damage whatever else it holds, and says both versions.
+// TestNewerVersionIsNoDamage: a newer version is never taken for damage, whatever else the manifest holds, and the error has both versions.
 func TestNewerVersionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	body := changed(t, good2, `"version": 2`, `"version": 12`)

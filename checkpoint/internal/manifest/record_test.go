@@ -131,7 +131,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSuperseded tells the story of one run. Attempt 1 saves up to step 300. Attempt 2 goes on
+// TestSuperseded follows one run. Attempt 1 saves up to step 300. Attempt 2 goes on
 // from 200, since 300 was not committed when it looked; attempt 1 is a zombie now. Attempt 3
 // goes on from attempt 2's 400. Attempt 4 begins anew. In another one attempt 3 has gone on from
 // attempt 1's 300 before attempt 2, which was slow, says 200.

@@ -83,7 +83,7 @@ type readNothing struct{}
 
 func (readNothing) ReadAt([]byte, int64) (int, error) { return 0, nil }
 
-// observed is a file that tells what is read of it.
+// observed is a file that reports what is read of it.
 type observed struct {
 	io.ReaderAt
 	onRead func(p []byte, offset int64)
