@@ -37,7 +37,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 				isJob := name == "a job file"
 				want := vfs.ErrNotRegular.Error()
 				if isJob && path == pipe {
-					want = "nobody has written to it"
+					want = "a pipe to which nothing was written"
 				}
 				if err == nil || isJob != (exitCode(err) == exit.Usage) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s, %s: %v", path, name, err)

@@ -14,12 +14,12 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A checker turns the tables of one file, over those of defaults, into one job, and gathers what is wrong with them.
+// A checker turns the tables of one file, merged over those of defaults, into one job, and collects the faults.
 type checker struct {
 	name     string
 	src      string
-	defaults *Defaults // what holds where the file says nothing; nil: nothing
-	isPart   bool      // a file of defaults, which need not have what a job needs
+	defaults *Defaults // nil: there are none
+	isPart   bool      // the file is one of defaults, which may lack keys that a job needs
 	sets     []override
 	job      *Job
 	faults   []finding
@@ -34,13 +34,13 @@ type finding struct {
 	msg string
 }
 
-// maxFaults is how many faults are told: more are no help to a person, and each takes time.
+// maxFaults is how many faults are reported: more do not help a person, and each takes time.
 const maxFaults = 100
 
-// isFull reports whether nothing more is worth checking.
+// isFull reports whether there are too many faults, so that checking can stop.
 func (c *checker) isFull() bool { return len(c.faults) > maxFaults }
 
-// fault notes that key, at a position, is wrong.
+// fault adds a fault of a key at a position.
 func (c *checker) fault(at *position, key toml.Key, format string, args ...any) {
 	if c.bad == nil {
 		c.bad = make(map[string]bool)
@@ -49,19 +49,19 @@ func (c *checker) fault(at *position, key toml.Key, format string, args ...any) 
 	c.add(finding{at, key, fmt.Sprintf(format, args...)})
 }
 
-// add tells of a fault, unless too many are told already.
+// add adds a fault, unless there are too many already.
 func (c *checker) add(f finding) {
 	switch {
 	case c.isFull():
 		return
 	case len(c.faults) == maxFaults:
-		const more = "there are more than %d faults, and the others are not shown: correct these first"
+		const more = "there are more than %d faults; the others are not shown: correct these first"
 		f = finding{&position{offset: len(c.src)}, nil, fmt.Sprintf(more, maxFaults)}
 	}
 	c.faults = append(c.faults, f)
 }
 
-// checkAll checks a file's tables but [sweep], each by itself and against each other.
+// checkAll checks all tables of a file except [sweep], by themselves and against each other.
 func (c *checker) checkAll(values map[string]any, root *position, dir string) {
 	c.table(schema(), nil, values, root)
 	c.countRanks(root)
@@ -74,9 +74,9 @@ func (c *checker) checkAll(values map[string]any, root *position, dir string) {
 func (c *checker) table(n *node, key toml.Key, values map[string]any, at *position) {
 	kind, ok := c.kind(n, key, values, at)
 	if !ok {
-		return // which keys it has depends on its kind
+		return // the kind decides which keys there are
 	}
-	names := slices.Sorted(maps.Keys(values)) // and then in the order of the file, those of overrides last
+	names := slices.Sorted(maps.Keys(values)) // the next line sorts by position: the order of the file, and then overrides
 	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
 	for _, name := range names {
 		if c.isFull() {
@@ -88,8 +88,8 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 		case child == nil:
 			c.fault(where, sub, "%s", unknown(n, sub, values[name]))
 		case !child.appliesTo(kind):
-			c.fault(where, sub, "%s is no key of kind %q, but of %s", sub, kind, words.Choice(child.kinds))
-		case name != "kind" || n.kind == nil: // else it is read already
+			c.fault(where, sub, "%s is not a key of kind %q, only of %s", sub, kind, words.Choice(child.kinds))
+		case name != "kind" || n.kind == nil: // otherwise it was read already
 			c.value(child, sub, values[name], where)
 		}
 	}
@@ -103,7 +103,7 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 	}
 }
 
-// kind reads what decides over the other keys of a table that comes in several kinds.
+// kind reads the key "kind" of a table, if that decides which other keys the table has.
 func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *position) (kind string, ok bool) {
 	if n.kind == nil {
 		return "", true
@@ -120,8 +120,8 @@ func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *positio
 	return n.kind(c.job), ok
 }
 
-// value checks one value and what it holds, stores it in the job, and reports whether it could be read. A value from a command line
-// is what it looks like to TOML, or else the text that was typed: a name may be 2024, and a time limit 01:00:00.
+// value checks one value and what it contains, stores it in the job, and reports whether it could be read. A value from a command line is
+// read as TOML or, if that is not valid for the key, as the text that was typed: a name may be 2024, and a time limit 01:00:00.
 func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	if n.item != nil {
 		tables, ok := tablesIn(v)
@@ -147,7 +147,7 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	return true
 }
 
-// missing notes that a table lacks a key.
+// missing adds the fault that a table lacks a key.
 func (c *checker) missing(table *position, key toml.Key, name string) {
 	owner := "a job"
 	if len(key) > 0 {
@@ -156,7 +156,7 @@ func (c *checker) missing(table *position, key toml.Key, name string) {
 	c.fault(table, below(key, name), "%s needs the key %s", owner, name)
 }
 
-// ordered gives what was found, as others see it, in the order of the files.
+// ordered returns findings as faults, in the order of the files.
 func (c *checker) ordered(found []finding) []Fault {
 	slices.SortStableFunc(found, func(a, b finding) int { return comparePositions(a.at, b.at) })
 	faults := make([]Fault, len(found))
@@ -167,7 +167,7 @@ func (c *checker) ordered(found []finding) []Fault {
 	return faults
 }
 
-// place is where a position is, as others see it: a file, a line and a column, or an override.
+// place returns the file, line and column of a position, or the name of an override.
 func (c *checker) place(at *position) (file string, line, column int) {
 	switch {
 	case at.set > 0:
@@ -179,17 +179,17 @@ func (c *checker) place(at *position) (file string, line, column int) {
 	return c.name, line, column
 }
 
-// comparePositions orders the job file's keys before those of defaults, and these before those of overrides.
+// comparePositions sorts the job file's keys before those of defaults, and these before those of overrides.
 func comparePositions(a, b *position) int {
 	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.file, b.file), cmp.Compare(a.offset, b.offset))
 }
 
-// below is the key of a table's key; it never shares memory with the table's own.
+// below returns the key of the given name in a table. It does not share memory with the table's key.
 func below(key toml.Key, name string) toml.Key {
 	return append(slices.Clip(key), name)
 }
 
-// unknown says that the last name of key is no key of table n, and what may have been meant.
+// unknown returns a message that the last name of key is not a key of table n, and what may have been meant.
 func unknown(n *node, key toml.Key, v any) string {
 	table, name := key[:len(key)-1], key[len(key)-1]
 	what := "key " + key.String()

@@ -66,12 +66,12 @@ func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 			"job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
 		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
 		{"another file", "root:x:0:0:root:/root:/bin/sh\n",
-			`job.toml:1:5: this is no job file, which are written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
+			`job.toml:1:5: this is not a job file, which is written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
 		{"a program", "\x7fELF\x00[a]=\n",
-			`job.toml:1:5: this is no job file, which are written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
+			`job.toml:1:5: this is not a job file, which is written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
 		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000),
 			"job.toml:2:36: tables and lists are nested more than 32 deep here"},
-		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: a job file has at most 256 KiB; is this one?"},
+		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: the file is too long: a job file may have at most 256 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
 	}
@@ -92,13 +92,14 @@ func TestFaultsShowNoSecrets(t *testing.T) {
 			`job.toml:3:1: item 1 of slurm.extra: sbatch option "export=A,HF_TOKEN=***": ` +
 				`it must be one word that begins with a dash, such as "--switches=1"`},
 		{"in another value", "name = \"HF_TOKEN=s3cret\"" + builtin,
-			"job.toml:1:1: name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -, not the text \"HF_TOKEN=***\""},
+			"job.toml:1:1: name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, not beginning with . or -, " +
+				"not the text \"HF_TOKEN=***\""},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
 	}
 	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=1234"}) // what was typed is the text
 	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=[1234]", "setup.env.A-KEY=s3cret"},
-		"--set setup.env.A-KEY: \"A-KEY\" is no name for an environment variable: use letters, digits and _")
+		"--set setup.env.A-KEY: \"A-KEY\" is not a name for an environment variable: use letters, digits and _")
 }
 
 func TestBadKeysAreFaults(t *testing.T) {
@@ -137,10 +138,10 @@ func TestBadKeysAreFaults(t *testing.T) {
 		}},
 		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }",
 			[]string{
-				`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp" or "cnn"`,
+				`job.toml:3:27: train.model.hidden is not a key of kind "dense", only of "mlp" or "cnn"`,
 				`job.toml:4:1: train.data needs the key images`,
 				`job.toml:4:1: train.data needs the key labels`,
-				`job.toml:4:26: train.data.rows is no key of kind "mnist", but of "generated"`,
+				`job.toml:4:26: train.data.rows is not a key of kind "mnist", only of "generated"`,
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
@@ -180,7 +181,7 @@ func TestMissingKeysAreFaults(t *testing.T) {
 	}{
 		{"everything", "", []string{
 			`job.toml:1:1: a job needs the key name`,
-			`job.toml:1:1: a job needs [train], for the built-in trainer, or launch.command, for one of your own`,
+			`job.toml:1:1: a job needs [train], for the built-in trainer, or launch.command, for your own program`,
 		}},
 		{"model and data", "name = \"x\"\n\n [train]\nepochs = 1", []string{
 			`job.toml:3:3: train needs the key model`,
@@ -231,7 +232,7 @@ func TestClustersAreNamed(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			_, warnings, err := parse("name = \"x\"\n[slurm]\nclusters = \"" + value + "\"" + command)
 			faults, _ := err.(Faults)
-			checkLine(t, "fault", lines(faults), `slurm.clusters = "`+value+`": name one cluster or several, with commas between ("a,b"): `+
+			checkLine(t, "fault", lines(faults), `slurm.clusters = "`+value+`": name one cluster, or several separated by commas ("a,b"): `+
 				`"sacctmgr list clusters" lists them`)
 			checkLine(t, "warning", lines(warnings), "")
 		})

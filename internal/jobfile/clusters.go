@@ -6,7 +6,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Clusters lists the clusters that sbatch may choose from, as "a,b". Where it is empty the job goes to the default cluster.
+// Clusters returns the clusters that sbatch may choose from, as "a,b". If it is empty, the job goes to the default cluster.
 func (j *Job) Clusters() string {
 	text, _ := j.Slurm.Get("clusters")
 	if j.Slurm.Skips("clusters") {
@@ -15,7 +15,8 @@ func (j *Job) Clusters() string {
 	return text
 }
 
-// checkClusters wants names: a job that no command lived to record is looked for on each of the clusters.
+// checkClusters checks that slurm.clusters is a list of names: a job whose submission was interrupted is searched for on each of the
+// clusters.
 func (c *checker) checkClusters(root *position) {
 	key := toml.Key{"slurm", "clusters"}
 	clusters := c.job.Clusters()
@@ -23,7 +24,7 @@ func (c *checker) checkClusters(root *position) {
 		return
 	}
 	if !slurm.AreClusters(clusters) {
-		c.fault(root.at(key), key, `%s = %s: name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`,
+		c.fault(root.at(key), key, `%s = %s: name one cluster, or several separated by commas ("a,b"): "sacctmgr list clusters" lists them`,
 			key, short(clusters))
 	}
 }

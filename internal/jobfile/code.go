@@ -17,8 +17,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// SelectCode decides what [code] copies, and notes in the job where its ranks run then. It returns nil where no copy is asked for. git is
-// the program; "": it is not here. The warnings are about what ranks would run beside the copy.
+// SelectCode decides what [code] copies, and sets CodeDir, the folder of the copy in which ranks run. It returns nil if the job does not
+// ask for a copy. git is the path of git, or "" if it is not installed. The warnings name code that ranks would run from outside the copy.
 func (j *Job) SelectCode(ctx context.Context, git string, environ []string) (*snapshot.Selection, []string, error) {
 	if !j.Code.On() {
 		return nil, nil, nil
@@ -33,10 +33,10 @@ func (j *Job) SelectCode(ctx context.Context, git string, environ []string) (*sn
 	return selection, j.liveCodeOfAll(selection, environ), nil
 }
 
-// maxLive bounds the warnings about the elements of a sweep: each tells of another, and more of them help nobody.
+// maxLive bounds the number of warnings about the elements of a sweep.
 const maxLive = 10
 
-// liveCodeOfAll is liveCode for the job, and of a sweep that changes what it looks at for each element.
+// liveCodeOfAll calls liveCode for the job or, if a sweep changes what liveCode checks, for each element.
 func (j *Job) liveCodeOfAll(selection *snapshot.Selection, environ []string) (warnings []string) {
 	if j.Sweep == nil || !j.Sweep.sets("launch.command") && !j.Sweep.sets("setup.env.PYTHONPATH") {
 		return j.liveCode(selection, environ)
@@ -45,7 +45,7 @@ func (j *Job) liveCodeOfAll(selection *snapshot.Selection, environ []string) (wa
 	for index := range j.Sweep.Len() {
 		element, err := j.Element(index)
 		if err != nil {
-			continue // Parse has made each of them
+			continue // Parse has checked that each can be made
 		}
 		looked := fmt.Sprintf("%q %q", element.Launch.Command, element.Env["PYTHONPATH"])
 		if seen[looked] {
@@ -64,8 +64,8 @@ func (j *Job) liveCodeOfAll(selection *snapshot.Selection, environ []string) (wa
 	return warnings
 }
 
-// RanksDir is where the ranks of a run run, whose directory is given: in the run's copy of the code, where it has one, or else in workdir.
-// Paths of the job file start from workdir in any case.
+// RanksDir returns the folder in which the ranks of the run in runDir run: a folder in the run's copy of the code, if it has one, or else
+// workdir. Paths in the job file start at workdir in both cases.
 func (j *Job) RanksDir(runDir string) string {
 	if j.CodeDir == "" {
 		return j.WorkDir
@@ -73,19 +73,22 @@ func (j *Job) RanksDir(runDir string) string {
 	return filepath.Join(runDir, rundir.CodeName, j.CodeDir)
 }
 
-// CheckCode makes sure that the copy is there in which a run's ranks are to run, if they are to run in one.
+// CheckCode returns an error if the ranks of the run are to run in a copy of the code that does not exist.
 func (j *Job) CheckCode(runDir string) error {
 	dir := j.RanksDir(runDir)
 	if j.CodeDir == "" || vfs.IsDir(dir) {
 		return nil
 	}
-	return &usage.Error{Message: fmt.Sprintf("the run's copy of the code has no folder %s any more", dir), Hint: "submit the job anew"}
+	return &usage.Error{
+		Message: fmt.Sprintf("the folder %s of the run's copy of the code no longer exists", dir), Hint: "submit the job again",
+	}
 }
 
-// SourceVariable is the variable by which workers that run in a copy find the folder that it was made from, where data may be.
+// SourceVariable names the variable that tells workers that run in a copy of the code the folder from which it was copied, which may hold
+// data.
 const SourceVariable = "DDPBATCH_SOURCE_DIR"
 
-// WorkerEnv is what a job's workers have of it in their environment: [setup] env, and where they run in a copy SourceVariable.
+// WorkerEnv returns the variables that the job sets for its workers: [setup] env and, if they run in a copy, SourceVariable.
 func (j *Job) WorkerEnv() map[string]string {
 	if j.CodeDir == "" {
 		return j.Env
@@ -95,12 +98,13 @@ func (j *Job) WorkerEnv() map[string]string {
 	return env
 }
 
-// setup is [setup] for the batch script, which begins where ranks run. Environments that are named by relative paths lie in workdir.
+// setup returns [setup] for the batch script, which begins in the folder in which ranks run. Relative paths of environments start at
+// workdir.
 func (j *Job) setup() slurm.Setup {
 	setup := j.Setup
 	if j.CodeDir != "" {
 		setup.Venv = j.environmentPath(setup.Venv)
-		if strings.Contains(setup.Conda, "/") { // else it is a name
+		if strings.Contains(setup.Conda, "/") { // otherwise it is a name
 			setup.Conda = j.environmentPath(setup.Conda)
 		}
 	}
@@ -114,9 +118,9 @@ func (j *Job) environmentPath(path string) string {
 	return j.resolve(path)
 }
 
-// KeepCode gives the job of a resume, which sets were laid over, the copy of the code that the run before had.
+// KeepCode makes the job of a resume use the copy of the code of the run's previous job. sets are the overrides of the resume.
 func (j *Job) KeepCode(before *Job, sets []string) error {
-	const hint = "a run goes on with the code that it was submitted with; to run other code, submit the job anew"
+	const hint = "a run goes on with the code that it was submitted with; to run other code, submit the job again"
 	for _, set := range sets {
 		if key := SetKey(set); key == "code" || strings.HasPrefix(key, "code.") {
 			return &usage.Error{Message: "--set " + key + ": [code] says what submit copies", Hint: hint}
@@ -124,14 +128,14 @@ func (j *Job) KeepCode(before *Job, sets []string) error {
 	}
 	if before.CodeDir != "" && j.WorkDir != before.WorkDir {
 		return &usage.Error{
-			Message: fmt.Sprintf("workdir is %s, and the run has a copy of the code in %s", j.WorkDir, before.WorkDir), Hint: hint,
+			Message: fmt.Sprintf("workdir is %s, but the run has a copy of the code in %s", j.WorkDir, before.WorkDir), Hint: hint,
 		}
 	}
 	j.Code, j.CodeDir = before.Code, before.CodeDir
 	return nil
 }
 
-// liveCode says what of the tree ranks would run themselves, and not its copy.
+// liveCode returns warnings about code that ranks would run from the source tree, and not from its copy.
 func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warnings []string) {
 	for i, word := range j.Launch.Command {
 		if !filepath.IsAbs(word) {
@@ -139,7 +143,7 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 		}
 		if rel, ok := selection.Has(word); ok {
 			warnings = append(warnings,
-				fmt.Sprintf("item %d of launch.command, %s, is a file of the tree itself, and not of its copy: "+
+				fmt.Sprintf("item %d of launch.command, %s, is a file of the source tree, not of its copy: "+
 					"write %s, relative to workdir",
 					i+1, redact.Quoted(word, redact.Shown), redact.Quoted(rel, redact.Shown)))
 		}
@@ -151,7 +155,7 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 	}
 	path, own := j.Env["PYTHONPATH"]
 	if own && path != "" && !filepath.IsAbs(filepath.SplitList(path)[0]) {
-		return warnings // which comes first, and is the copy's
+		return warnings // this folder is in the copy, and is searched first
 	}
 	if !own {
 		path = variables["PYTHONPATH"]
@@ -160,7 +164,7 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 	environment := j.environmentPath(j.Setup.Venv)
 	switch {
 	case strings.HasPrefix(environment, "~/"):
-		environment, _ = absolute(environment, j.WorkDir) // "" where the home is not known
+		environment, _ = absolute(environment, j.WorkDir) // "" if the home folder is unknown
 	case environment == "" && strings.Contains(j.Setup.Conda, "/"):
 		environment = j.resolve(j.Setup.Conda)
 	case environment == "" && j.Setup.Conda == "": // jobs inherit what is activated here
@@ -171,8 +175,8 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 	}
 	if len(live) > 0 {
 		warnings = append(warnings,
-			fmt.Sprintf("Python imports from the tree itself, and not from its copy: %s; relative folders of PYTHONPATH are "+
-				"the copy's, and come first: "+
+			fmt.Sprintf("Python imports from the source tree, not from its copy: %s; relative folders in PYTHONPATH are in "+
+				"the copy, and come first: "+
 				"[setup] env = { PYTHONPATH = %s }", words.Few(live, 3), redact.Quoted(live[0].InTree, redact.Shown)))
 	}
 	return warnings

@@ -77,7 +77,7 @@ func TestResumeKeepsTheCode(t *testing.T) {
 	for _, set := range []string{"code.snapshot=none", `code={snapshot="copy"}`, " code.max_mb = 3"} {
 		job := &Job{WorkDir: "/w"}
 		if err := job.KeepCode(before, []string{"train.epochs=3", set}); !errors.As(err, new(*usage.Error)) ||
-			!strings.Contains(err.Error(), "submit the job anew") {
+			!strings.Contains(err.Error(), "submit the job again") {
 			t.Errorf("--set %s: %v", set, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestLiveCodeIsWarnedOf(t *testing.T) {
 	write("venv/pyvenv.cfg", "")
 	write("venv/lib/python3.12/site-packages/__editable__.a-1.pth", filepath.Join(dir, "tree/src"))
 	tree, venv := filepath.Join(dir, "tree"), filepath.Join(dir, "venv")
-	editable := "Python imports from the tree itself, and not from its copy: " + venv +
+	editable := "Python imports from the source tree, not from its copy: " + venv +
 		"/lib/python3.12/site-packages/__editable__.a-1.pth leads to " + tree + "/src"
 	advice := `[setup] env = { PYTHONPATH = "src" }`
 	for _, test := range []struct {
@@ -135,7 +135,7 @@ func TestLiveCodeIsWarnedOf(t *testing.T) {
 			[]string{"PYTHONPATH leads to " + tree}},
 		{"the script", func(j *Job) { j.Launch.Command = []string{"python3", tree + "/train.py", venv + "/pyvenv.cfg"} }, nil,
 			[]string{"item 2 of launch.command, \"" + tree +
-				"/train.py\", is a file of the tree itself, and not of its copy: write \"train.py\", relative to workdir"}},
+				"/train.py\", is a file of the source tree, not of its copy: write \"train.py\", relative to workdir"}},
 		{"the script of one element", func(j *Job) {
 			j.Launch.Command = []string{"true"}
 			j.Sweep = &Sweep{Mode: product, Keys: []SweptKey{

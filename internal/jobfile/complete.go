@@ -8,11 +8,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// CompleteSet tells how the beginning of an override, as --set takes it, may go on: as keys with "=" behind them, tables with "." behind
-// them, and where the key is there, as the values that it takes, if they are words of a short list. Nothing is offered that this version
-// refuses.
+// CompleteSet returns completions of the beginning of an override of --set: keys followed by "=", tables followed by ".", and, if the key
+// is complete, its values, if they are words of a short list. It does not return completions that this version refuses.
 //
-// [sweep] has keys of its own and those of the job file that a sweep may set, whose values are lists.
+// [sweep] has keys of its own, and those of the job file that a sweep may set, whose values are lists.
 func CompleteSet(begun string) (ways []string) {
 	dotted, value, hasValue := strings.Cut(begun, "=")
 	if hasValue {
@@ -35,7 +34,7 @@ func CompleteSet(begun string) (ways []string) {
 	return ways
 }
 
-// keysFrom are the keys and tables of the schema that begin so, each with what stands behind it.
+// keysFrom returns the keys and tables of the schema that begin with dotted, each followed by "=" or ".".
 func keysFrom(dotted string) (ways []string) {
 	at := strings.LastIndexByte(dotted, '.') + 1
 	table, name := dotted[:at], dotted[at:]
@@ -59,11 +58,11 @@ func keysFrom(dotted string) (ways []string) {
 	return ways
 }
 
-// takenNode is the node of a dotted key; nil where there is none.
+// takenNode returns the node of a dotted key that --set can set, or nil if there is none.
 func takenNode(dotted string) *node {
 	n := schema()
 	for name := range strings.SplitSeq(dotted, ".") {
-		if n.item != nil { // in a list nothing can be set alone
+		if n.item != nil { // parts of a list cannot be set
 			return nil
 		}
 		if n = n.keys[name]; n == nil {
@@ -73,13 +72,13 @@ func takenNode(dotted string) *node {
 	return n
 }
 
-// A question stands in the place of a value, which no file holds: a reader answers with what it takes.
+// A question is passed to a reader in place of a value. The reader answers it with the values that it takes.
 type question struct {
-	words []string // all values, where they are words of a short list
-	takes string   // the type as docs/job has it, "whole number from 1"; may be empty where words say it
+	words []string // all values, if they are words of a short list
+	takes string   // the type as docs/job names it, "whole number from 1"; may be empty if words is set
 }
 
-// wordsOf are the values that a key takes, where they are words of a short list.
+// wordsOf returns the values that a key takes, if they are words of a short list.
 func wordsOf(dotted string) []string {
 	n := takenNode(dotted)
 	if n == nil || n.read == nil {
@@ -94,7 +93,7 @@ func (n *node) ask(key toml.Key) (q question) {
 	return q
 }
 
-// answering has a reader answer a question with words.
+// answering returns a reader that answers a question with words.
 func answering(words []string, read reader) reader {
 	return func(j *Job, key toml.Key, v any) error {
 		if q, asked := v.(*question); asked {
@@ -105,7 +104,7 @@ func answering(words []string, read reader) reader {
 	}
 }
 
-// taking has a reader answer a question with the type of its values, too.
+// taking returns a reader that also answers a question with the type of its values.
 func taking(what string, read reader) reader {
 	return func(j *Job, key toml.Key, v any) error {
 		err := read(j, key, v)

@@ -10,12 +10,12 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A Component is one of the further components of a heterogeneous job, [[slurm.component]]. The first one is [slurm] itself, which is
-// told of as component 0, as srun's --het-group counts.
+// A Component is one of the further components of a heterogeneous job, [[slurm.component]]. The first one is [slurm] itself, which
+// messages call component 0, as srun's --het-group does.
 type Component struct {
-	Slurm slurm.Options `json:"slurm"` // only a list
-	// NprocPerNode is how many ranks each node of the component runs; 0: as launch.nproc_per_node says, which has a number for each node of
-	// the job where some component has one of its own.
+	Slurm slurm.Options `json:"slurm"` // only List is used
+	// NprocPerNode is how many ranks each node of the component runs; 0: as launch.nproc_per_node says. If some component has its own
+	// number, launch.nproc_per_node gets a number for each node of the job.
 	NprocPerNode int `json:"nproc_per_node,omitempty"`
 }
 
@@ -32,7 +32,7 @@ func componentRows() []keyRow {
 	return rows
 }
 
-// componentOf is the component that is being read.
+// componentOf returns the component that is being read.
 func componentOf(j *Job) *Component {
 	if len(j.Components) == 0 {
 		return new(Component)
@@ -40,7 +40,7 @@ func componentOf(j *Job) *Component {
 	return &j.Components[len(j.Components)-1]
 }
 
-// componentOption reads one option of sbatch that a component has for itself.
+// componentOption reads one option of sbatch that a component sets for itself.
 func componentOption(j *Job, key toml.Key, v any) error {
 	o, err := slurm.ParseOption(key[len(key)-1], v)
 	if c := componentOf(j); err == nil && o.Name != "" {
@@ -52,7 +52,7 @@ func componentOption(j *Job, key toml.Key, v any) error {
 // ofAllComponents says why [[slurm.component]] lacks a key that [slurm] has.
 func ofAllComponents(key string) error {
 	if slices.Contains(slurm.OptionKeys(), key) {
-		return fmt.Errorf("key slurm.component.%s: all components of a job have one %s: write it in [slurm]", key, key)
+		return fmt.Errorf("key slurm.component.%s: all components of a job share %s: write it in [slurm]", key, key)
 	}
 	if err := notHere(key); !errors.Is(err, slurm.ErrUnknownOption) {
 		return err
@@ -60,7 +60,7 @@ func ofAllComponents(key string) error {
 	return nil
 }
 
-// tablesIn are the tables of a list of them.
+// tablesIn returns the tables of a list of tables.
 func tablesIn(v any) (tables []map[string]any, ok bool) {
 	switch v := v.(type) {
 	case []map[string]any:
@@ -78,7 +78,7 @@ func tablesIn(v any) (tables []map[string]any, ok bool) {
 	return nil, false
 }
 
-// Parts are the components of a heterogeneous job, each as a job of that component alone; of any other job it alone.
+// Parts returns the components of a heterogeneous job, each as a job of only that component. For any other job it returns the job itself.
 func (j *Job) Parts() []*Job {
 	if len(j.Components) == 0 {
 		return []*Job{j}
@@ -100,7 +100,7 @@ func (j *Job) Parts() []*Job {
 	return parts
 }
 
-// alike is one number for all that are the same.
+// alike returns one number if all counts are the same, and otherwise counts.
 func alike(counts []int) []int {
 	if len(slices.Compact(slices.Clone(counts))) == 1 {
 		return counts[:1]
@@ -108,7 +108,7 @@ func alike(counts []int) []int {
 	return counts
 }
 
-// countRanks gives each node of a heterogeneous job its number of ranks, where a component has one of its own.
+// countRanks sets the number of ranks of each node of a heterogeneous job, if a component has its own number.
 func (c *checker) countRanks(root *position) {
 	j := c.job
 	key := toml.Key{"slurm", "component", "nproc_per_node"}
@@ -119,8 +119,8 @@ func (c *checker) countRanks(root *position) {
 		return
 	}
 	if len(j.Launch.NprocPerNode.Counts) != 1 {
-		c.fault(root.at(key[:2]).item(own).below(key[2]), key, "%s does not go with a list or a word in launch.nproc_per_node: "+
-			"write the number of [slurm]'s own nodes there", key)
+		c.fault(root.at(key[:2]).item(own).below(key[2]), key, "%s cannot be combined with a list or a word in launch.nproc_per_node: "+
+			"write there the number of ranks of each of [slurm]'s own nodes", key)
 		return
 	}
 	all := j.Launch.NprocPerNode.Counts[0]
@@ -135,22 +135,22 @@ func (c *checker) countRanks(root *position) {
 	j.Launch.NprocPerNode.Counts = alike(counts)
 }
 
-// tooManyNodes reports whether the components have more nodes than any job of Slurm's, and notes that.
+// tooManyNodes reports whether the components have more nodes than Slurm allows, and adds that as a fault.
 func (c *checker) tooManyNodes(root *position) bool {
 	if c.job.Nodes() <= slurm.MaxNodes {
 		return false
 	}
 	key := toml.Key{"slurm", "component"}
-	c.fault(root.at(key), key, "%s: the job has %d nodes, and Slurm gives a job at most %d", key, c.job.Nodes(), slurm.MaxNodes)
+	c.fault(root.at(key), key, "%s: the job has %d nodes, but Slurm gives a job at most %d", key, c.job.Nodes(), slurm.MaxNodes)
 	return true
 }
 
-// nodes is how many nodes the component asks for.
+// nodes returns how many nodes the component asks for.
 func (c Component) nodes() int {
 	return (&Job{Slurm: c.Slurm}).Nodes()
 }
 
-// checkComponents checks what does not go with a heterogeneous job.
+// checkComponents checks what cannot be combined with a heterogeneous job.
 func (c *checker) checkComponents(root *position) {
 	j := c.job
 	key := toml.Key{"slurm", "component"}
@@ -160,15 +160,15 @@ func (c *checker) checkComponents(root *position) {
 	_, array := j.Slurm.Get("array")
 	at := root.at(key)
 	if n := len(j.Components); n >= slurm.MaxHetSize {
-		c.fault(at, key, "%s: with [slurm] these are %d components, and Slurm gives a job at most %d", key, n+1, slurm.MaxHetSize)
+		c.fault(at, key, "%s: with [slurm] these are %d components, but Slurm gives a job at most %d", key, n+1, slurm.MaxHetSize)
 	}
 	if array && !j.Slurm.Skips("array") {
-		c.fault(at, key, "%s: Slurm takes no array of heterogeneous jobs: leave slurm.array and [sweep] out, and submit a job for each",
-			key)
+		c.fault(at, key, "%s: Slurm does not take arrays of heterogeneous jobs: leave slurm.array and [sweep] out, and submit a job for "+
+			"each", key)
 	}
 	if text, _ := j.Slurm.Get("nodes"); c.hasNoFault("slurm.nodes") {
 		if _, _, ok := nodeRange(text); ok {
-			c.fault(at, key, "%s: a heterogeneous job has so many nodes of each component, and no range: slurm.nodes = %q", key, text)
+			c.fault(at, key, "%s: a heterogeneous job cannot have a range of nodes, slurm.nodes = %q: write one number", key, text)
 		}
 	}
 	if j.Launch.MinNodes > 0 {
@@ -186,7 +186,7 @@ func (c *checker) checkComponent(part *Job, at *position) {
 	}
 	key := toml.Key{"slurm", "component"}
 	if part.Launch.Mode == "task" && len(part.Launch.NprocPerNode.Counts) > 1 {
-		c.fault(at, key, `%s: srun starts the same number of tasks on every node of a component where launch.mode is "task"`, key)
+		c.fault(at, key, `%s: if launch.mode is "task", srun starts the same number of tasks on every node of a component`, key)
 	}
 	c.checkTasks(part, at, key)
 }

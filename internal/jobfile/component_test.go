@@ -70,41 +70,41 @@ func TestComponentFaults(t *testing.T) {
 			`job.toml:8:1: key partition: write text in quotes`,
 			`job.toml:9:1: unknown key slurm.component.gress: did you mean slurm.component.gres?`}},
 		{change(`partition = "fat"`, `time = "1:00"`), []string{
-			`job.toml:8:1: key slurm.component.time: all components of a job have one time: write it in [slurm]`}},
+			`job.toml:8:1: key slurm.component.time: all components of a job share time: write it in [slurm]`}},
 		{change(`partition = "fat"`, `ntasks = 3`), []string{
 			`job.toml:8:1: key "ntasks": it does not belong in [slurm]: set launch.nproc_per_node and slurm.nodes`}},
 		{change("nodes = 2", `nodes = "1-2"`), []string{`job.toml:5:1: key nodes: write a whole number from 1, without quotes`}},
 		{change("[[slurm.component]]", "[slurm.component]"), []string{
 			`job.toml:4:8: slurm.component must be tables, each below a [[slurm.component]], not a table`}},
 		{change("gpus_per_node = 1", `nodes = "1-2"`), []string{
-			`job.toml:4:9: slurm.component: a heterogeneous job has so many nodes of each component, and no range: slurm.nodes = "1-2"`}},
+			`job.toml:4:9: slurm.component: a heterogeneous job cannot have a range of nodes, slurm.nodes = "1-2": write one number`}},
 		{change("gpus_per_node = 1", `array = "1-2"`), []string{
-			`job.toml:4:9: slurm.component: Slurm takes no array of heterogeneous jobs: leave slurm.array and [sweep] out, ` +
+			`job.toml:4:9: slurm.component: Slurm does not take arrays of heterogeneous jobs: leave slurm.array and [sweep] out, ` +
 				`and submit a job for each`}},
 		{hetJob + "min_nodes = 1\n", []string{
 			`job.toml:4:9: slurm.component: a heterogeneous job cannot go on with fewer nodes: leave launch.min_nodes out`}},
 		{change("nproc_per_node = 2", `nproc_per_node = "gpu"`), []string{
-			`job.toml:6:1: slurm.component.nproc_per_node does not go with a list or a word in launch.nproc_per_node: ` +
-				`write the number of [slurm]'s own nodes there`,
-			`job.toml:7:1: slurm.component.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave ` +
+			`job.toml:6:1: slurm.component.nproc_per_node cannot be combined with a list or a word in launch.nproc_per_node: ` +
+				`write there the number of ranks of each of [slurm]'s own nodes`,
+			`job.toml:7:1: slurm.component.cpus_per_task is per rank, so launch.nproc_per_node must be a number: write one, or leave ` +
 				`slurm.component.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`}},
 		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2]", 1), []string{
-			`job.toml:9:1: launch.nproc_per_node lists 2 nodes, and the nodes of all components are 3: give one number per node, or a single one`}},
+			`job.toml:9:1: launch.nproc_per_node lists 2 nodes, but the nodes of all components are 3: write one number for each node, or a single one`}},
 		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2, 3]\nmode = \"task\"", 1),
 			[]string{
-				`job.toml:4:1: slurm.component: srun starts the same number of tasks on every node of a component where launch.mode is "task"`}},
+				`job.toml:4:1: slurm.component: if launch.mode is "task", srun starts the same number of tasks on every node of a component`}},
 		{change(`partition = "fat"`, "gpus_per_task = 1"), []string{
-			`job.toml:8:1: slurm.component.gpus_per_task would count for all ranks of a node where launch.mode is "agent", ` +
-				`as srun starts one task a node: write slurm.component.gpus_per_node`}},
+			`job.toml:8:1: slurm.component.gpus_per_task: with launch.mode = "agent" srun starts one task a node, so the option would ` +
+				`count once for all ranks of a node; set slurm.component.gpus_per_node instead`}},
 		{change("nodes = 2", "nodes = 70000"), []string{
-			`job.toml:4:9: slurm.component: the job has 70001 nodes, and Slurm gives a job at most 65536`}},
+			`job.toml:4:9: slurm.component: the job has 70001 nodes, but Slurm gives a job at most 65536`}},
 		{hetJob + strings.Repeat("[[slurm.component]]\n", 127), []string{
-			`job.toml:4:9: slurm.component: with [slurm] these are 129 components, and Slurm gives a job at most 128`}},
+			`job.toml:4:9: slurm.component: with [slurm] these are 129 components, but Slurm gives a job at most 128`}},
 	} {
 		checkFaults(t, c.src, nil, c.want...)
 	}
 	_, _, err := Parse("job.toml", "/jobs", []byte(hetJob+"[sweep]\n\"setup.env.A\" = [1, 2]\n"), nil)
-	if err == nil || !strings.Contains(err.Error(), "Slurm takes no array of heterogeneous jobs") {
+	if err == nil || !strings.Contains(err.Error(), "Slurm does not take arrays of heterogeneous jobs") {
 		t.Errorf("a sweep: %v", err)
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// runtime reads the name of a container runtime. Some names are other ways to write one, or to have one.
+// runtime reads the name of a container runtime. For some other names it says what to write instead.
 func runtime(j *Job, key toml.Key, v any) error {
 	switch v {
 	case "pyxis":
-		return fmt.Errorf(`%s = "pyxis": Pyxis has srun put whole tasks into containers, the agent included; `+
-			`write "enroot", which Pyxis itself runs`, key)
+		return fmt.Errorf(`%s = "pyxis": with Pyxis srun puts whole tasks into containers, the agent included; `+
+			`write "enroot", which Pyxis uses`, key)
 	case "singularity":
-		return fmt.Errorf(`%s = "singularity": write "apptainer", as Singularity is called now`, key)
+		return fmt.Errorf(`%s = "singularity": write "apptainer", the new name of Singularity`, key)
 	}
 	return oneOf(func(j *Job) *string { return &j.Container.Runtime }, container.Runtimes()...)(j, key, v)
 }
 
-// imagePath is the image where it is a file or a folder; nil: it is a name, or there is none.
+// imagePath returns a pointer to the image if it is a file or a folder, and nil if it is a name or there is none.
 func (j *Job) imagePath() *string {
 	if j.Container.Runtime == "" || !j.Container.IsPath() {
 		return nil
@@ -32,8 +32,8 @@ func (j *Job) imagePath() *string {
 	return &j.Container.Image
 }
 
-// checkContainer checks [container], and what does not go with it. Where only files of defaults have the table, and name no image, the job
-// has no container.
+// checkContainer checks [container], and what cannot be combined with it. If only files of defaults have the table, and they do not name an
+// image, the job does not use a container.
 func (c *checker) checkContainer(values map[string]any, root *position) {
 	table, isTable := values["container"].(map[string]any)
 	key := toml.Key{"container"}
@@ -55,8 +55,8 @@ func (c *checker) checkContainer(values map[string]any, root *position) {
 	}
 	c.addErrors(root, "container.", k.Validate())
 	if k.ShmSize > 0 && j.MaxNproc() != 1 && c.hasNoFault("container.shm_size", "launch.nproc_per_node") {
-		c.warn(root, toml.Key{"container", "shm_size"}, "container.shm_size gives each rank a /dev/shm of its own, so that the ranks of a "+
-			"node share none, and NCCL finds no memory in common: leave it out, and they have the node's")
+		c.warn(root, toml.Key{"container", "shm_size"}, "container.shm_size gives each rank a /dev/shm of its own, so the ranks of a "+
+			"node do not share memory, and NCCL cannot use it: leave it out to use the node's /dev/shm")
 	}
 	c.warnOfHostSetup(root)
 }
@@ -77,7 +77,7 @@ func (c *checker) checkBinds(root *position) {
 		}
 		key := toml.Key(strings.Split(p.key, "."))
 		if err := container.CheckPath(p.path); err != nil {
-			c.fault(root.at(key), key, "%s cannot be seen in a container: %v", p.key, err)
+			c.fault(root.at(key), key, "%s cannot be bound into a container: %v", p.key, err)
 		} else if filepath.Clean(p.path) == "/" {
 			c.fault(root.at(key), key, "%s = \"/\" would hide the whole image: write a folder below it", p.key)
 		}
@@ -94,7 +94,7 @@ func (c *checker) ownTable(table map[string]any, at *position) bool {
 	return false
 }
 
-// warnOfHostSetup warns of what [setup] gets from the host, and an image has not.
+// warnOfHostSetup warns of keys of [setup] that set up programs of the host, which an image does not have.
 func (c *checker) warnOfHostSetup(root *position) {
 	s := c.job.Setup
 	for _, p := range []struct {
@@ -103,14 +103,13 @@ func (c *checker) warnOfHostSetup(root *position) {
 	}{{"modules", len(s.Modules) > 0}, {"venv", s.Venv != ""}, {"conda", s.Conda != ""}} {
 		key := toml.Key{"setup", p.name}
 		if p.set && c.hasNoFault(key.String()) {
-			c.warn(root, key, "%s is of the host, and the ranks run in a container, which has its own programs: they "+
-				"see nothing of it but what "+
-				"container.mounts and setup.env bring in (a module that brings the runtime itself is fine)", key)
+			c.warn(root, key, "%s sets up programs of the host, but the ranks run in a container, which has its own: they "+
+				"see only what container.mounts and setup.env bring in (a module that provides the runtime itself is fine)", key)
 		}
 	}
 }
 
-// checkImage makes sure that the image is there where it is a file or a folder.
+// checkImage returns an error if the image is a file or a folder and does not exist.
 func (j *Job) checkImage() error {
 	path := j.imagePath()
 	if path == nil {
@@ -125,11 +124,11 @@ func (j *Job) checkImage() error {
 	return nil
 }
 
-// containerRemarks tells of a runtime that is not here.
+// containerRemarks reports a runtime that is not installed here.
 func (j *Job) containerRemarks(searchPath string) []Remark {
 	if j.Container.Runtime == "" || len(j.Setup.Modules) > 0 || len(j.Setup.Script) > 0 || onPath(j.Container.Program(), searchPath) {
 		return nil
 	}
-	const format = "container.runtime: there is no program %s on this machine's PATH: the nodes must have it"
+	const format = "container.runtime: the program %s is not on this machine's PATH: the nodes must have it"
 	return []Remark{{Key: "container.runtime", Message: fmt.Sprintf(format, j.Container.Program())}}
 }

@@ -22,18 +22,17 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 			nil, nil},
 		{"no image", "runtime = \"podman\"", []string{"job.toml:4:2: container needs the key image"}, nil},
 		{"pyxis", "runtime = \"pyxis\"\nimage = \"a\"",
-			[]string{`job.toml:5:1: container.runtime = "pyxis": Pyxis has srun put whole tasks into ` +
-				`containers, the agent included; write "enroot", which Pyxis itself runs`}, nil},
+			[]string{`job.toml:5:1: container.runtime = "pyxis": with Pyxis srun puts whole tasks into ` +
+				`containers, the agent included; write "enroot", which Pyxis uses`}, nil},
 		{"singularity", "runtime = \"singularity\"\nimage = \"a\"",
-			[]string{`job.toml:5:1: container.runtime = "singularity": write "apptainer", as Singularity is called now`}, nil},
+			[]string{`job.toml:5:1: container.runtime = "singularity": write "apptainer", the new name of Singularity`}, nil},
 		{"a mount that is none", "runtime = \"enroot\"\nimage = \"a\"\nmounts = [\"b\"]",
 			[]string{`job.toml:7:1: container.mounts: item 1: "b": the path "b" is not absolute`}, nil},
 		{"a /dev/shm that cannot be", "runtime = \"enroot\"\nimage = \"a\"\nshm_size = \"1G\"",
 			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: remove shm_size"}, nil},
 		{"modules", "runtime = \"podman\"\nimage = \"a\"\n[setup]\nmodules = [\"cuda\"]", nil,
-			[]string{"job.toml:8:1: setup.modules is of the host, and the ranks run in a container, which has its own programs: " +
-				"they see nothing of it but " +
-				"what container.mounts and setup.env bring in (a module that brings the runtime itself is fine)"}},
+			[]string{"job.toml:8:1: setup.modules sets up programs of the host, but the ranks run in a container, which has its own: " +
+				"they see only what container.mounts and setup.env bring in (a module that provides the runtime itself is fine)"}},
 	} {
 		_, warnings, err := Parse("job.toml", "/proj", []byte(head+tc.table), nil)
 		var faults Faults
@@ -90,9 +89,9 @@ func TestRuntimeOfTheSiteAloneIsNoContainer(t *testing.T) {
 func TestPathsThatNoContainerSeesAreRefused(t *testing.T) {
 	const text = "schema = 1\nname = \"x\"\n%s\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"podman\"\nimage = \"a\"\n"
 	for _, tc := range []struct{ dir, key, says string }{
-		{"/jobs/run,1", "", "workdir cannot be seen in a container"},
+		{"/jobs/run,1", "", "workdir cannot be bound into a container"},
 		{"/jobs", `workdir = "/"`, `workdir = "/" would hide the whole image`},
-		{"/jobs", `checkpoint = { local = "/a:b" }`, "checkpoint.local cannot be seen in a container"},
+		{"/jobs", `checkpoint = { local = "/a:b" }`, "checkpoint.local cannot be bound into a container"},
 	} {
 		_, _, err := Parse("job.toml", tc.dir, []byte(strings.Replace(text, "%s", tc.key, 1)), nil)
 		if err == nil || !strings.Contains(err.Error(), tc.says) {

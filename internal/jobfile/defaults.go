@@ -11,17 +11,17 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Defaults are the keys of the site's file and of the user's: what holds where a job says nothing. They also say which keys the site
-// forbids. A nil *Defaults holds and forbids nothing.
+// Defaults holds the keys of the site's and the user's files of defaults, which apply if a job does not set them, and the keys that the
+// site forbids. A nil *Defaults has neither.
 type Defaults struct {
-	files     []rundir.DefaultsFile // the later over the earlier
+	files     []rundir.DefaultsFile // later ones override earlier ones
 	values    map[string]any        // of all files
 	root      *position
 	forbidden []forbiddenKey
-	freeSets  bool // overrides may have what is forbidden
+	freeSets  bool // overrides may set what is forbidden
 }
 
-// ParseDefaults reads files of defaults, the later over the earlier. The error is a Faults.
+// ParseDefaults reads files of defaults; later ones override earlier ones. The error is a Faults.
 func ParseDefaults(files ...rundir.DefaultsFile) (*Defaults, error) {
 	d := &Defaults{values: map[string]any{}, root: &position{}}
 	var all Faults
@@ -35,7 +35,7 @@ func ParseDefaults(files ...rundir.DefaultsFile) (*Defaults, error) {
 	return d, nil
 }
 
-// RecordedDefaults reads the files that a run was submitted with. What the site forbade then has been seen to, and is left aside.
+// RecordedDefaults reads the files that a run was submitted with. It ignores what the site forbade then, which was checked at submit.
 func RecordedDefaults(files []rundir.DefaultsFile) (*Defaults, error) {
 	d, err := ParseDefaults(files...)
 	if err == nil {
@@ -44,8 +44,8 @@ func RecordedDefaults(files []rundir.DefaultsFile) (*Defaults, error) {
 	return d, err
 }
 
-// FreeSets are the same defaults for a Parse whose overrides are not all a person's: they may have what the site forbids.
-// CheckSets checks those that are.
+// FreeSets returns the same defaults for a Parse with overrides that do not all come from a person: they may set what the site forbids.
+// CheckSets checks those that do.
 func (d *Defaults) FreeSets() *Defaults {
 	if d == nil {
 		return nil
@@ -55,7 +55,7 @@ func (d *Defaults) FreeSets() *Defaults {
 	return &free
 }
 
-// Files are the files that the defaults were read from.
+// Files returns the files from which the defaults were read.
 func (d *Defaults) Files() []rundir.DefaultsFile {
 	if d == nil {
 		return nil
@@ -63,13 +63,14 @@ func (d *Defaults) Files() []rundir.DefaultsFile {
 	return slices.Clone(d.files)
 }
 
-// Parse is the function Parse, with the job over the defaults, key by key: tables are merged, and all else is replaced. A fault in what the
-// defaults say is told where it stands there.
+// Parse is like the function Parse, but merges the job over the defaults: it merges tables key by key, and replaces other values. A fault
+// in a value from the defaults is reported at its position there.
 func (d *Defaults) Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	return d.ParseWith(name, dir, src, sets)
 }
 
-// RunDir is where jobs make their run directories that do not say, an absolute path; empty where the defaults do not say either.
+// RunDir returns the absolute path of the folder in which jobs that do not set run_dir make their run directories. It is empty if the
+// defaults do not set it.
 func (d *Defaults) RunDir() string {
 	if d == nil {
 		return ""
@@ -80,19 +81,19 @@ func (d *Defaults) RunDir() string {
 	}
 	abs, err := absolute(path, "")
 	if err != nil {
-		return "" // the home is not known, without which no job makes one either
+		return "" // the home folder is unknown; then jobs cannot make run directories either
 	}
 	return abs
 }
 
-// add reads one more file, over those before.
+// add reads one more file, which overrides those before.
 func (d *Defaults) add(file rundir.DefaultsFile) []Fault {
 	c := newChecker(file.Name, []byte(file.Text))
 	c.isPart, c.defaults = true, d
 	if values, root := c.decode(); values != nil {
 		forbidden := c.takeForbidden(values, root, file.Site)
 		d.checkForbidden(c, values, root)
-		d.forbidden = append(d.forbidden, forbidden...) // a site's own file may have what it forbids to all others
+		d.forbidden = append(d.forbidden, forbidden...) // after checkForbidden: the site's own file may set what it forbids
 		c.refuseOwnKeys(values, root)
 		c.checkPaths(values, root)
 		if c.knowsSchema(values, root) {
@@ -105,14 +106,14 @@ func (d *Defaults) add(file rundir.DefaultsFile) []Fault {
 	return c.ordered(c.faults)
 }
 
-// place is where a position in a file of defaults is, as others see it.
+// place returns the file, line and column of a position in a file of defaults.
 func (d *Defaults) place(at *position) (file string, line, column int) {
 	f := d.files[at.file-1]
 	line, column = lineColumn(strings.TrimPrefix(f.Text, bom), at.offset)
 	return f.Name, line, column
 }
 
-// beneath lays a job's tables over those of the defaults.
+// beneath merges a job's tables over those of the defaults.
 func (d *Defaults) beneath(values map[string]any, root *position) (map[string]any, *position) {
 	if d == nil {
 		return values, root
@@ -120,13 +121,13 @@ func (d *Defaults) beneath(values map[string]any, root *position) (map[string]an
 	return overlay(d.values, values, d.root, root)
 }
 
-// ownKeys are keys that each job has for itself, so that no file of defaults may have them.
+// ownKeys are keys that each job must set for itself, so files of defaults may not have them.
 var ownKeys = []string{
 	"name", "workdir", "launch.command", "train", "checkpoint.resume", "slurm.array", "slurm.chain", "slurm.component", "slurm.dependency",
 	"sweep",
 }
 
-// refuseOwnKeys refuses what belongs in a job file, and takes it out.
+// refuseOwnKeys adds a fault for each key that belongs in a job file, and removes the key.
 func (c *checker) refuseOwnKeys(values map[string]any, root *position) {
 	for _, dotted := range ownKeys {
 		key := toml.Key(strings.Split(dotted, "."))
@@ -134,15 +135,15 @@ func (c *checker) refuseOwnKeys(values map[string]any, root *position) {
 		if !found {
 			continue
 		}
-		c.fault(at, key, "%s belongs in a job file: this file holds what many jobs have in common", nodeOf(key).show(key))
+		c.fault(at, key, "%s belongs in a job file: this file is for what many jobs have in common", nodeOf(key).show(key))
 		delete(table, key[len(key)-1])
 	}
 }
 
-// pathKeys are keys whose values are paths. A job's begin at its file.
+// pathKeys are keys whose values are paths. In a job file relative ones start at its folder.
 var pathKeys = []string{"run_dir", "script_template", "setup.venv", "container.image"}
 
-// checkPaths refuses paths that would lead elsewhere in the folder of each job.
+// checkPaths refuses relative paths, which would mean something else for each job.
 func (c *checker) checkPaths(values map[string]any, root *position) {
 	for _, dotted := range pathKeys {
 		key := toml.Key(strings.Split(dotted, "."))
@@ -155,14 +156,14 @@ func (c *checker) checkPaths(values map[string]any, root *position) {
 			isText = isText && container.Config{Runtime: runtime, Image: path}.IsPath()
 		}
 		if isText && !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") {
-			c.fault(at, key, "%s = %s is a relative path, and this file is for jobs in many folders: write an absolute one, "+
+			c.fault(at, key, "%s = %s is a relative path, but this file is for jobs in many folders: write an absolute one, "+
 				"or one that begins with ~/",
 				key, short(path))
 		}
 	}
 }
 
-// lookUp finds the table that holds a key, and where the key stands.
+// lookUp returns the table that has a key, and the key's position.
 func lookUp(values map[string]any, root *position, key toml.Key) (table map[string]any, at *position, found bool) {
 	table, at = values, root
 	for i, name := range key {
@@ -181,7 +182,7 @@ func lookUp(values map[string]any, root *position, key toml.Key) (table map[stri
 	return nil, nil, false
 }
 
-// nodeOf is the schema's node of a key; nil where it knows none.
+// nodeOf returns the schema's node of a key, or nil if there is none.
 func nodeOf(key toml.Key) *node {
 	n := schema()
 	for _, name := range key {
@@ -192,7 +193,7 @@ func nodeOf(key toml.Key) *node {
 	return n
 }
 
-// overlay lays the tables of one file over those of another. It changes neither, and what it returns shares no table with them.
+// overlay returns the tables of over merged over those of under. It does not change them, and the result does not share tables with them.
 func overlay(under, over map[string]any, underAt, overAt *position) (map[string]any, *position) {
 	merged := make(map[string]any, len(under)+len(over))
 	at := &position{offset: overAt.offset, depth: overAt.depth, set: overAt.set, text: overAt.text, file: overAt.file}
@@ -215,16 +216,15 @@ func overlay(under, over map[string]any, underAt, overAt *position) (map[string]
 	return merged, at
 }
 
-// alternatives are keys of which sbatch or ddpbatch takes one. Where a later file has one of them, the others of earlier files count for
-// nothing.
+// alternatives are groups of keys of which sbatch or ddpbatch accepts one. If a later file sets one of them, the others in earlier files
+// have no effect.
 var alternatives = [][]string{
 	{"setup.venv", "setup.conda"},
 	{"slurm.mem", "slurm.mem_per_cpu", "slurm.mem_per_gpu"},
 	{"slurm.requeue", "slurm.no_requeue"},
 }
 
-// dropAlternatives takes out what files of defaults say about a matter of which a later one, the job or an override has something else to
-// say.
+// dropAlternatives removes keys of files of defaults for which a later file, the job or an override sets an alternative.
 func dropAlternatives(values map[string]any, root *position) {
 	for _, group := range alternatives {
 		most := 0

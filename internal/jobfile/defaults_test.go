@@ -192,7 +192,7 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 		{"a value of the wrong type", site("[launch]\ngrace = 5\n"), "/etc/ddpbatch.toml:2:1: launch.grace must be a duration"},
 		{"another schema", site("schema = 2\nslurm.nods = 1\n"), "/etc/ddpbatch.toml:1:1: this ddpbatch reads schema 1, not 2"},
 		{"a key of one job", user("name = \"x\"\n"),
-			"/home/ann/config.toml:1:1: name belongs in a job file: this file holds what many jobs have in common"},
+			"/home/ann/config.toml:1:1: name belongs in a job file: this file is for what many jobs have in common"},
 		{"a table of one job", user("\n[train]\nepochs = 3\n"), "/home/ann/config.toml:2:2: [train] belongs in a job file"},
 		{"a key of a table that is for one job", user("launch = { command = [\"true\"] }\n"),
 			"/home/ann/config.toml:1:12: launch.command belongs in a job file"},
@@ -200,7 +200,7 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 		{"a relative path", site("run_dir = \"runs\"\n"), `/etc/ddpbatch.toml:1:1: run_dir = "runs" is a relative path`},
 		{"another's home", site("setup.venv = \"~ann/venv\"\n"), `/etc/ddpbatch.toml:1:7: setup.venv = "~ann/venv" is a relative path`},
 		{"forbid of the user's", user("[forbid]\n\"slurm.qos\" = \"no\"\n"),
-			"/home/ann/config.toml:1:2: [forbid] counts in the site's file alone"},
+			"/home/ann/config.toml:1:2: [forbid] is allowed only in the site's file"},
 		{"forbid that is no table", site("forbid = 3\n"), "/etc/ddpbatch.toml:1:1: forbid must be a table, not 3"},
 		{"forbid of an unknown key", site("[forbid]\n\"slurm.nods\" = \"no\"\n"),
 			"/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nods: did you mean slurm.nodes?"},
@@ -214,7 +214,8 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 			"/etc/ddpbatch.toml:2:1: forbid.\"slurm.nodes\" must be one line of text"},
 		{"forbid with true", site("[forbid]\nslurm.nodes = true\n"),
 			"/etc/ddpbatch.toml:2:7: forbid.slurm.nodes must be one line of text that says what to do instead, not true"},
-		{"too large", site(strings.Repeat("#\n", maxSize)), "/etc/ddpbatch.toml:1:1: a file of defaults has at most 256 KiB"},
+		{"too large", site(strings.Repeat("#\n", maxSize)),
+			"/etc/ddpbatch.toml:1:1: the file is too long: a file of defaults may have at most 256 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d, err := ParseDefaults(test.file)

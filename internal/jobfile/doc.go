@@ -3,33 +3,32 @@
 //
 // # What it guarantees
 //
-// Reading is strict: a key that the schema (schema_*.go) does not know is a fault, and so is a
-// value of the wrong type or out of its range. Every fault is reported at once, in
-// the order of the file, with the line and column of its key. A job that Parse returns
-// is complete: every default is filled in, every path that ddpbatch itself follows
-// (WorkDir, RunDir) is absolute, and every rule between keys holds. Nothing outside
-// the file, and the files of defaults that it is laid over, is looked at: whether a data file or a partition exists is for
-// others to say.
+// Reading is strict: a key that the schema (schema*.go) does not know is a fault, and so is a
+// value of the wrong type or out of its range. All faults are reported at once, in
+// the order of the file, with the line and column of their keys. A job that Parse returns
+// is complete: every default is filled in, every path that ddpbatch itself uses
+// (WorkDir, RunDir) is absolute, and every rule between keys holds. Parse reads only
+// the file and the files of defaults: other functions check whether a data file or a partition exists.
 //
-// A job with [sweep] is several: each element is checked as if its values stood in the file (sweep_check.go), and
-// [Job.Element] gives its job, from the spec alone.
+// A job with [sweep] is several jobs: each element is checked as if its values were in the file (sweep_check.go), and
+// [Job.Element] returns an element's job, from the spec alone.
 //
 // # How it works
 //
-// The TOML library gives positions for syntax errors only. So the text is read twice: by the
-// library, into generic tables, and by a small locator (locate.go), which finds where
-// each key stands. The values are then walked along the schema, tables and
-// places in step. Overrides ("--set train.epochs=2") are laid over the tables before the
-// walk, and are checked by the same rules.
+// The TOML library gives positions only for syntax errors. So the text is read twice: by the
+// library, into generic tables, and by a small locator (locate.go), which finds the position of
+// each key. The values are then checked against the schema, with tables and
+// positions side by side. Overrides ("--set train.epochs=2") are merged into the tables before
+// that, and are checked by the same rules.
 //
-// A site and a user may have files of defaults (Defaults). Each is checked by itself when it is read; a job's tables, with its overrides,
-// are then laid over theirs, together with the places, so that a fault or a setting is told with the file and line that it comes from.
+// A site and a user may have files of defaults (Defaults). Each is checked by itself when it is read. A job's tables, with its overrides,
+// are then merged over those of the defaults, together with the positions, so that a fault or a setting is reported with its file and line.
 //
 // # Limits
 //
-// A file has at most 256 KiB, and its tables and lists are nested at most 32 deep: the TOML
-// library took 36 seconds over 60 kB of inline tables, one inside the other. Columns count
-// characters, not bytes, and a tab is one. Paths are joined as text; symbolic links are not
+// A file may have at most 256 KiB, and its tables and lists may be nested at most 32 deep: the TOML
+// library took 36 seconds for 60 kB of inline tables, one inside the other. Columns count
+// characters, not bytes, and a tab is one character. Paths are joined as text; symbolic links are not
 // resolved.
 //
 // # Example

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// ExportPath is where the job wants its final model; empty: nowhere.
+// ExportPath returns the path to which the job writes its final model, or "" if it does not.
 func (j *Job) ExportPath() string {
 	if j.Train.Export == "" {
 		return ""
@@ -22,8 +22,8 @@ func (j *Job) ExportPath() string {
 	return j.resolve(j.Train.Export)
 }
 
-// resolve returns a path of the job as the trainer opens it (trainer.Config.Files). An absolute path stays as it is written: behind a link,
-// only the file system knows where .. leads.
+// resolve returns a path of the job as the trainer opens it (trainer.Config.Files). It does not clean an absolute path: behind a symbolic
+// link, only the file system knows where .. leads.
 func (j *Job) resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -31,7 +31,7 @@ func (j *Job) resolve(path string) string {
 	return filepath.Join(j.WorkDir, path)
 }
 
-// CheckFiles names the first file that the built-in trainer would look for in vain, in any element of a sweep.
+// CheckFiles returns an error that names the first file that the built-in trainer needs and that does not exist, in any element of a sweep.
 func (j *Job) CheckFiles() error {
 	if j.Sweep == nil {
 		return j.checkOwnFiles()
@@ -61,17 +61,17 @@ func (j *Job) checkOwnFiles() error {
 		}
 	}
 	file := j.ExportPath()
-	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // which Dir would change, behind a link
+	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // filepath.Dir would clean the path, see resolve
 		return &usage.Error{
-			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
+			Message: fmt.Sprintf("train.export: the folder of %s does not exist", file),
 			Hint:    "make it first, or name another",
 		}
 	}
 	return nil
 }
 
-// resolvePaths makes the job's own paths absolute: "~/" is the user's home, and what is
-// relative starts from the job file's folder.
+// resolvePaths makes the job's own paths absolute: "~/" is the user's home folder, and relative
+// paths start at the job file's folder.
 func (c *checker) resolvePaths(root *position, dir string) {
 	for _, p := range []struct {
 		name string
@@ -91,8 +91,8 @@ func (c *checker) resolvePaths(root *position, dir string) {
 }
 
 var (
-	errOtherHome = errors.New(`only "~/", the home of the user who submits, is understood: write the path out`)
-	errRelative  = errors.New("the job file's folder is not known as an absolute path")
+	errOtherHome = errors.New(`only "~/", the home folder of the user who submits, is supported: write the full path`)
+	errRelative  = errors.New("the absolute path of the job file's folder is unknown")
 	errPathText  = errors.New("the path must be one line of UTF-8 text")
 )
 

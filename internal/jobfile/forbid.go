@@ -12,14 +12,14 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A forbiddenKey is a key, or a whole table, that no job of a site may have.
+// A forbiddenKey is a key, or a whole table, that jobs of a site may not have.
 type forbiddenKey struct {
 	key      toml.Key
-	sentence string // the site's own
-	place    string // of it, for a person
+	sentence string // the site's explanation
+	place    string // where the sentence is, for a message
 }
 
-// takeForbidden takes the table [forbid] out of a file of defaults and reads it. Only the site's may have one.
+// takeForbidden removes the table [forbid] from the tables of a file of defaults and reads it. Only the site's file may have one.
 func (c *checker) takeForbidden(values map[string]any, root *position, site bool) []forbiddenKey {
 	const name = "forbid"
 	v, given := values[name]
@@ -31,7 +31,7 @@ func (c *checker) takeForbidden(values map[string]any, root *position, site bool
 	table, isTable := v.(map[string]any)
 	switch {
 	case !site:
-		c.fault(at, key, "[%s] counts in the site's file alone", name)
+		c.fault(at, key, "[%s] is allowed only in the site's file", name)
 	case !isTable:
 		c.fault(at, key, "%s", mustBe(key, "a table", v))
 	default:
@@ -40,7 +40,7 @@ func (c *checker) takeForbidden(values map[string]any, root *position, site bool
 	return nil
 }
 
-// readForbidden reads what one table says about the keys below key: "slurm.exclusive" = "...", or the same with a table for slurm.
+// readForbidden reads a table of forbidden keys below key: "slurm.exclusive" = "...", or the same with a table for slurm.
 func (c *checker) readForbidden(written, key toml.Key, table map[string]any, at *position) (all []forbiddenKey) {
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		if c.isFull() {
@@ -69,7 +69,7 @@ func (c *checker) readForbidden(written, key toml.Key, table map[string]any, at 
 	return all
 }
 
-// unknownIn says which part of a key the schema does not know; "": it knows all.
+// unknownIn returns a message about the first part of a key that the schema does not know, or "" if it knows all.
 func unknownIn(key toml.Key) string {
 	for i := range key {
 		if nodeOf(key[:i+1]) == nil {
@@ -79,7 +79,7 @@ func unknownIn(key toml.Key) string {
 	return ""
 }
 
-// checkForbidden notes what the tables of one file, or of one override, have that the site forbids.
+// checkForbidden adds a fault for each key in the tables of one file, or of one override, that the site forbids.
 func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *position) {
 	if d == nil {
 		return
@@ -113,7 +113,7 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 	}
 }
 
-// inComponents are the places where a component of a job has a key of [slurm].
+// inComponents returns the positions at which components of a job have the key, if it is one of [slurm].
 func (f forbiddenKey) inComponents(values map[string]any, root *position) (places []*position) {
 	if len(f.key) != 2 || f.key[0] != "slurm" {
 		return nil
@@ -131,7 +131,7 @@ func (f forbiddenKey) inComponents(values map[string]any, root *position) (place
 	return places
 }
 
-// checkAsked notes keys that are not the forbidden one, and have ddpbatch ask sbatch for the same.
+// checkAsked adds a fault for keys that are not forbidden themselves, but make ddpbatch ask sbatch for a forbidden option.
 func (d *Defaults) checkAsked(c *checker, values map[string]any, root *position) {
 	swept, _ := values["sweep"].(map[string]any)
 	sweep, chain := toml.Key{"sweep"}, toml.Key{"slurm", "chain"}
@@ -144,13 +144,14 @@ func (d *Defaults) checkAsked(c *checker, values map[string]any, root *position)
 		if len(swept) > 0 && f.isOption("array") {
 			c.fault(root.at(sweep), sweep, "%s", f.refusal("[sweep], which makes an array,"))
 		}
-		if links > 1 && len(f.key) > 1 && f.isOption("dependency") { // all of [slurm] is told of as that
+		if links > 1 && len(f.key) > 1 && f.isOption("dependency") { // if all of [slurm] is forbidden, checkForbidden reports that
 			c.fault(at, chain, "%s", f.refusal(chain.String()+", whose links depend on each other,"))
 		}
 	}
 }
 
-// checkSwept notes that a table, [sweep] or one in it, has a key that the site forbids. before are the words of the tables around it.
+// checkSwept adds a fault for each key in a table, [sweep] or one in it, that the site forbids. before has the names of the tables around
+// it.
 func (d *Defaults) checkSwept(c *checker, before toml.Key, table map[string]any, at *position) {
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		path := append(slices.Clip(before), strings.Split(name, ".")...)
@@ -160,7 +161,7 @@ func (d *Defaults) checkSwept(c *checker, before toml.Key, table map[string]any,
 		}
 		path, _, err := findSwept(path)
 		if err != nil {
-			continue // which is told elsewhere
+			continue // reported elsewhere
 		}
 		for _, f := range d.forbidden {
 			if len(f.key) <= len(path) && slices.Equal(f.key, path[:len(f.key)]) {
@@ -170,7 +171,7 @@ func (d *Defaults) checkSwept(c *checker, before toml.Key, table map[string]any,
 	}
 }
 
-// checkOverride notes what one override has that the site forbids.
+// checkOverride adds a fault for what one override sets that the site forbids.
 func (d *Defaults) checkOverride(c *checker, o override, at *position) {
 	if d == nil || d.freeSets || len(d.forbidden) == 0 {
 		return
@@ -184,12 +185,12 @@ func (f forbiddenKey) refusal(what string) string {
 	return fmt.Sprintf("%s is not for jobs of this site: %s (%s)", what, f.sentence, f.place)
 }
 
-// isOption reports whether the key is that option of sbatch, by its key in [slurm], or all of them.
+// isOption reports whether the key forbids the option of sbatch with the given key in [slurm], or all options.
 func (f forbiddenKey) isOption(key string) bool {
 	return f.key[0] == "slurm" && (len(f.key) == 1 || f.key[1] == key)
 }
 
-// isSetBy reports whether a word of sbatch's command line says the same as the key.
+// isSetBy reports whether a word of sbatch's command line sets the same as the key.
 func (f forbiddenKey) isSetBy(word string) bool {
 	switch {
 	case f.key[0] != "slurm":
@@ -200,7 +201,7 @@ func (f forbiddenKey) isSetBy(word string) bool {
 	return slurm.Sets(word, f.key[1])
 }
 
-// isSkippedBy reports whether an item of slurm.skip leaves out what the site may have given the key.
+// isSkippedBy reports whether an item of slurm.skip skips the key, for which the site may have set a value.
 func (f forbiddenKey) isSkippedBy(item string) bool {
 	return len(f.key) == 2 && f.key[0] == "slurm" && slurm.Skips(item, f.key[1])
 }
@@ -214,7 +215,7 @@ func (d *Defaults) CheckSets(sets []string) error {
 	return err
 }
 
-// CheckWords refuses words for sbatch that say the same as a key that the site forbids.
+// CheckWords refuses words for sbatch that set the same as a key that the site forbids.
 func (d *Defaults) CheckWords(words []string) error {
 	if d == nil {
 		return nil
@@ -229,7 +230,7 @@ func (d *Defaults) CheckWords(words []string) error {
 	return nil
 }
 
-// CheckFlag refuses a flag that has sbatch asked for the option with the given key of [slurm], where the site forbids that.
+// CheckFlag refuses a flag that makes ddpbatch ask sbatch for the option with the given key of [slurm], if the site forbids that option.
 func (d *Defaults) CheckFlag(flag, key string) error {
 	if d == nil {
 		return nil

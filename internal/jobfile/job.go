@@ -24,39 +24,40 @@ import (
 // Schema is the version of job.toml that this package reads.
 const Schema = 1
 
-// Job is a whole job.toml: checked, defaults filled in. It goes into spec.json and comes back from
-// it equal; durations are whole nanoseconds there.
+// Job is a whole job.toml, checked, with defaults filled in. It is written to spec.json, and reading that gives
+// an equal Job; durations are whole nanoseconds there.
 type Job struct {
 	Schema int    `json:"schema"`
 	Name   string `json:"name"`
-	// WorkDir is where ranks run, unless the run has a copy of the code (RanksDir), and RunDir the parent of the run directories. Both are
-	// absolute.
+	// WorkDir is the folder in which ranks run, unless the run has a copy of the code (RanksDir). RunDir is the parent of the run
+	// directories. Both are absolute.
 	WorkDir string `json:"workdir"`
 	RunDir  string `json:"run_dir"`
-	// ScriptTemplate is rendered instead of templates.Batch; absolute. Empty: none is.
+	// ScriptTemplate is the absolute path of the template to render instead of templates.Batch. Empty: there is none.
 	ScriptTemplate string            `json:"script_template,omitempty"`
 	Code           snapshot.Config   `json:"code"`
 	Slurm          slurm.Options     `json:"slurm"`
-	Components     []Component       `json:"components,omitempty"` // further ones of a heterogeneous job; none: it is not one
-	Chain          int               `json:"chain,omitempty"`      // slurm.chain; 0: not said
+	Components     []Component       `json:"components,omitempty"` // further components of a heterogeneous job; empty: it is not one
+	Chain          int               `json:"chain,omitempty"`      // slurm.chain; 0: not given
 	Setup          slurm.Setup       `json:"setup"`
 	Env            map[string]string `json:"env,omitempty"`      // [setup] env: for the workers, any bytes but NUL
-	Container      container.Config  `json:"container,omitzero"` // no runtime: ranks run on the nodes themselves
+	Container      container.Config  `json:"container,omitzero"` // without a runtime: ranks run on the nodes themselves
 	Launch         launch.Config     `json:"launch"`
-	Requeue        recovery.Policy   `json:"requeue"` // less MaxRestarts: see Policy
+	Requeue        recovery.Policy   `json:"requeue"` // without MaxRestarts: see Policy
 	MPI            mpi.Config        `json:"mpi"`
 	Train          trainer.Config    `json:"train"`
 	Checkpoint     checkpoint.Config `json:"checkpoint"`
-	// what the job's elements differ in, and else it is the first; nil: it is one job
+	// Sweep says in what the job's elements differ; apart from it, the job is the first element. nil: it is one job.
 	Sweep *Sweep `json:"sweep,omitempty"`
 
-	// CodeDir is where in the run's copy of the code its ranks run, relative to the copy; empty: the run has no copy. SelectCode sets it.
+	// CodeDir is the folder in the run's copy of the code in which ranks run, relative to the copy; empty: the run has no copy. SelectCode
+	// sets it.
 	CodeDir string `json:"code_dir,omitempty"`
 
-	defaults []rundir.DefaultsFile // that the job was laid over; of one that Parse has read
+	defaults []rundir.DefaultsFile // the files of defaults that Parse used
 }
 
-// emptyJob is the job of an empty file.
+// emptyJob returns the job of an empty file.
 func emptyJob() *Job {
 	return &Job{
 		Schema:     Schema,
@@ -71,17 +72,17 @@ func emptyJob() *Job {
 	}
 }
 
-// Builtin reports whether the ranks run the built-in trainer, and not a command of the user's.
+// Builtin reports whether the ranks run the built-in trainer, and not the user's own command.
 func (j *Job) Builtin() bool { return len(j.Launch.Command) == 0 }
 
-// Policy is what follows an attempt that is not done: [requeue], and launch.max_restarts.
+// Policy returns the policy for attempts that do not complete the run: [requeue], and launch.max_restarts.
 func (j *Job) Policy() recovery.Policy {
 	p := j.Requeue
 	p.MaxRestarts, p.Limit = j.Launch.MaxRestarts, j.timeLimit()
 	return p
 }
 
-// Nodes is how many nodes the job asks for, at most: slurm.nodes, or 1, and those of further components.
+// Nodes returns the largest number of nodes that the job asks for: slurm.nodes, or 1, plus those of further components.
 func (j *Job) Nodes() int {
 	_, most := j.nodeRange()
 	for _, c := range j.Components {
@@ -90,7 +91,8 @@ func (j *Job) Nodes() int {
 	return most
 }
 
-// LeastNodes is on how many nodes Slurm may start the job at least: the first number of slurm.nodes = "2-4", else Nodes.
+// LeastNodes returns the smallest number of nodes on which Slurm may start the job: the first number of slurm.nodes = "2-4", or else
+// Nodes.
 func (j *Job) LeastNodes() int {
 	least, most := j.nodeRange()
 	if least == most {
@@ -108,13 +110,13 @@ func (j *Job) nodeRange() (least, most int) {
 	return n, n
 }
 
-// Links is how many jobs, one after the other, the work is spread over: slurm.chain, or 1.
+// Links returns how many jobs, one after the other, the work is spread over: slurm.chain, or 1.
 func (j *Job) Links() int { return max(1, j.Chain) }
 
-// CPUsPerRank is slurm.cpus_per_task, or 0 where the job does not say.
+// CPUsPerRank returns slurm.cpus_per_task, or 0 if it is not given.
 func (j *Job) CPUsPerRank() int { return j.option("cpus-per-task") }
 
-// option is the whole number that an sbatch option was given; 0 where it was not.
+// option returns the whole number that is the value of an option of sbatch, or 0 if the option is not given.
 func (j *Job) option(name string) int {
 	value, _ := j.Slurm.Get(name)
 	n, err := strconv.Atoi(value)
@@ -124,7 +126,7 @@ func (j *Job) option(name string) int {
 	return n
 }
 
-// MaxNproc is the largest number of ranks that any node runs; 0 where only the nodes can tell.
+// MaxNproc returns the largest number of ranks of a node, or 0 if it is known only on the nodes.
 func (j *Job) MaxNproc() int {
 	if len(j.Launch.NprocPerNode.Counts) == 0 {
 		return 0
@@ -132,7 +134,7 @@ func (j *Job) MaxNproc() int {
 	return slices.Max(j.Launch.NprocPerNode.Counts)
 }
 
-// timeLimit is slurm.time; 0: none, or not said.
+// timeLimit returns slurm.time, or 0 if it is unlimited or not given.
 func (j *Job) timeLimit() time.Duration {
 	text, _ := j.Slurm.Get("time")
 	limit, err := slurm.ParseTime(text)
@@ -142,7 +144,7 @@ func (j *Job) timeLimit() time.Duration {
 	return limit
 }
 
-// OfRun reads the resolved job out of the spec of a run: of a sweep's element, its own.
+// OfRun reads the job from the spec of a run. For an element of a sweep it returns the element's own job.
 func OfRun(d *rundir.Dir) (*Job, error) {
 	var job Job
 	err := json.Unmarshal(d.Spec().Job, &job)
@@ -161,7 +163,7 @@ func OfRun(d *rundir.Dir) (*Job, error) {
 	return own, nil
 }
 
-// Spec is the run's spec with what the job says put in.
+// Spec returns the run's spec with the job's values filled in.
 func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 	resolved, err := json.Marshal(j)
 	if err != nil {
@@ -172,7 +174,7 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 	return spec, nil
 }
 
-// BatchScript is what the job's batch script is rendered from.
+// BatchScript returns the data from which the job's batch script is rendered.
 func (j *Job) BatchScript(runDir string) slurm.Script {
 	parts := j.Parts()
 	first := parts[0]
@@ -191,8 +193,8 @@ func (j *Job) BatchScript(runDir string) slurm.Script {
 	return script
 }
 
-// MoreTraining are the settings with which the job goes on that has ended by itself, after so many steps and epochs: twice what ended it,
-// which may be several at one step. early tells that it ended because its evaluations got no better.
+// MoreTraining returns the overrides with which a job that ended by itself, after the given steps and epochs, trains on. They double each
+// limit that ended it; there may be several. early says that it ended because its evaluations did not improve.
 func (j *Job) MoreTraining(steps int64, epochs int, early bool) []string {
 	t := &j.Train
 	var sets []string
@@ -208,7 +210,7 @@ func (j *Job) MoreTraining(steps int64, epochs int, early bool) []string {
 	return sets
 }
 
-// Summary says in one line what the job is.
+// Summary describes the job in one line.
 func (j *Job) Summary() string {
 	what := "trains " + j.Train.Model.Kind + " on " + j.Train.Data.Kind
 	if !j.Builtin() {

@@ -22,38 +22,38 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 		"slurm.nodes = 2\nslurm.time = \"3:00:00\"": {
 			"job.toml:3:7: slurm.time: jobs of partition gpu run for at most 02:00:00: lower it; slurm.chain spreads " +
 				"longer work over several jobs"},
-		"slurm.nodes = 5": {"job.toml:2:7: slurm.nodes: 5 nodes are asked for, and a job of partition gpu has at most 4"},
-		"slurm.nodes = 9": {"job.toml:2:7: slurm.nodes: 9 nodes are asked for, and partition gpu has 8"},
-		"slurm.nodes = 1": {"job.toml:2:7: slurm.nodes: 1 node asked for, and a job of partition gpu has at least 2"},
+		"slurm.nodes = 5": {"job.toml:2:7: slurm.nodes: the job asks for 5 nodes, but a job of partition gpu may have at most 4"},
+		"slurm.nodes = 9": {"job.toml:2:7: slurm.nodes: the job asks for 9 nodes, but partition gpu has 8"},
+		"slurm.nodes = 1": {"job.toml:2:7: slurm.nodes: the job asks for 1 node, but a job of partition gpu must have at least 2"},
 		"slurm.nodes = 2\nslurm.mem = \"64G\"": {
-			"job.toml:3:7: slurm.mem: 64G a node is asked for, and no node of partition gpu gives a job more than 64000M"},
+			"job.toml:3:7: slurm.mem: the job asks for 64G a node, but nodes of partition gpu give a job at most 64000M"},
 		"slurm.nodes = 2\nslurm.mem_per_cpu = \"8G\"\nslurm.cpus_per_task = 4\nlaunch.nproc_per_node = 2": {
-			"job.toml:3:7: slurm.mem_per_cpu: 8G for each of 8 cores of a node is asked for, " +
-				"and no node of partition gpu gives a job more than 64000M"},
+			"job.toml:3:7: slurm.mem_per_cpu: the job asks for 8G for each of 8 cores of a node, " +
+				"but nodes of partition gpu give a job at most 64000M"},
 		"slurm.nodes = 2\nslurm.mem_per_cpu = \"7G\"\nslurm.cpus_per_task = 4\nlaunch.nproc_per_node = 2": nil,
 		"slurm.nodes = 2\nslurm.mem_per_gpu = \"32G\"\nslurm.gpus_per_node = 2": {
-			"job.toml:3:7: slurm.mem_per_gpu: 32G for each of 2 GPUs of a node is asked for, " +
-				"and no node of partition gpu gives a job more than 64000M"},
+			"job.toml:3:7: slurm.mem_per_gpu: the job asks for 32G for each of 2 GPUs of a node, " +
+				"but nodes of partition gpu give a job at most 64000M"},
 		"slurm.nodes = 2\nslurm.mem_per_gpu = \"30G\"\nslurm.gpus_per_node = 2": nil,
 		"slurm.nodes = 2\nslurm.gpus_per_task = 2\nlaunch.mode = \"task\"\nlaunch.nproc_per_node = 3": {
-			"job.toml:3:7: slurm.gpus_per_task: 6 GPUs a node are asked for, and no node of partition gpu has more than 4"},
+			"job.toml:3:7: slurm.gpus_per_task: the job asks for 6 GPUs per node, but nodes of partition gpu have at most 4"},
 		"slurm.nodes = 2\nslurm.gpus_per_node = \"a100:8\"": {
-			"job.toml:3:7: slurm.gpus_per_node: 8 GPUs a node are asked for, and no node of partition gpu has more than 4"},
+			"job.toml:3:7: slurm.gpus_per_node: the job asks for 8 GPUs per node, but nodes of partition gpu have at most 4"},
 		"slurm.nodes = 2\nslurm.gres = \"gpu:8\"": {
-			"job.toml:3:7: slurm.gres: 8 GPUs a node are asked for, and no node of partition gpu has more than 4"},
+			"job.toml:3:7: slurm.gres: the job asks for 8 GPUs per node, but nodes of partition gpu have at most 4"},
 		"slurm.nodes = 2\nslurm.gpus = \"a100:9\"": {
-			"job.toml:3:7: slurm.gpus: 9 GPUs are asked for on 2 nodes, and no node of partition gpu has more than 4"},
+			"job.toml:3:7: slurm.gpus: the job asks for 9 GPUs on 2 nodes, but nodes of partition gpu have at most 4"},
 		"slurm.nodes = \"2-3\"\nslurm.gpus = 12": nil,
 		"slurm.nodes = 2\nlaunch.nproc_per_node = 17": {
-			"job.toml:3:8: launch.nproc_per_node: 17 cores a node are asked for, and no node of partition gpu has more than 16"},
+			"job.toml:3:8: launch.nproc_per_node: the job asks for 17 cores per node, but nodes of partition gpu have at most 16"},
 		"slurm.nodes = 2\nslurm.cpus_per_task = 9\nlaunch.nproc_per_node = 2": {
-			"job.toml:3:7: slurm.cpus_per_task: 18 cores a node are asked for, and no node of partition gpu has more than 16"},
+			"job.toml:3:7: slurm.cpus_per_task: the job asks for 18 cores per node, but nodes of partition gpu have at most 16"},
 		"slurm.nodes = 2\nslurm.overcommit = true\nlaunch.nproc_per_node = 17": nil,
 		"slurm.nodes = 2\nslurm.time = \"3:00:00\"\nslurm.skip = [\"time\"]":   nil,
 		"slurm.nodes = 2\nslurm.time = \"3:00:00\"\nslurm.extra = [\"-t10\"]":  nil,
 		"slurm.nodes = 2\nlaunch.grace = \"90s\"": {
-			`job.toml:3:8: launch.grace: it is "1m30s", and this cluster kills a job 30s after its TERM (KillWait): ` +
-				"where Slurm ends the job, workers have two thirds of that"},
+			`job.toml:3:8: launch.grace: it is "1m30s", but this cluster kills a job 30s after TERM (KillWait): ` +
+				"if Slurm ends the job, workers have two thirds of that"},
 	} {
 		src := []byte("name = \"x\"\n" + text + "\nlaunch.command = [\"true\"]\n")
 		for _, c := range []Cluster{cluster, unlimited} {
@@ -76,11 +76,11 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	down := unlimited
 	down.Partition.State = "DOWN"
 	if got := job.LimitRemarks(0, down, nil); len(got) != 1 ||
-		got[0].Message != "slurm.partition: any is DOWN: the job waits until that ends" {
+		got[0].Message != "slurm.partition: any is DOWN: the job waits until that changes" {
 		t.Errorf("a partition that is down: %v", got)
 	}
 	missing := Cluster{Missing: errors.New("no such partition: \"x\"")}
-	const want = `slurm.partition: no such partition: "x" on this cluster: "sinfo -s" lists what there is`
+	const want = `slurm.partition: no such partition: "x" on this cluster: "sinfo -s" lists the partitions`
 	if got := job.LimitRemarks(0, missing, nil); len(got) != 1 || got[0].Message != want {
 		t.Errorf("no partition: %v", got)
 	}
@@ -105,7 +105,7 @@ func TestLimitsOfAComponent(t *testing.T) {
 	want := []Remark{
 		{Key: "slurm.component", Message: "slurm.component 1: slurm.time: jobs of partition gpu run for at most 02:00:00: lower it; " +
 			"slurm.chain spreads longer work over several jobs"},
-		{Key: "slurm.component", Message: "slurm.component 1: slurm.nodes: 9 nodes are asked for, and partition gpu has 8"},
+		{Key: "slurm.component", Message: "slurm.component 1: slurm.nodes: the job asks for 9 nodes, but partition gpu has 8"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

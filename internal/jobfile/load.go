@@ -14,23 +14,23 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what faults call it. Relative paths start
-// from dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an
-// error, which is always a Faults.
+// Parse reads a job from src, and applies the overrides to it, each "table.key=value". Faults name the file name. Relative paths start
+// at dir, which must be absolute, and "~/" is the home folder of the user that this process runs as. Warnings are returned separately, with
+// or without an error, which is always a Faults.
 func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	var none *Defaults
 	return none.Parse(name, dir, src, sets)
 }
 
-// newChecker begins with the text of one file.
+// newChecker returns a checker for the text of one file.
 func newChecker(name string, src []byte) *checker {
 	return &checker{name: name, src: strings.TrimPrefix(string(src), bom), job: emptyJob()}
 }
 
-// bom is what some editors begin a file with.
+// bom is the byte order mark with which some editors begin a file.
 const bom = "\ufeff"
 
-// parse reads the file, lays the overrides over it and all that over the defaults, and checks what comes out.
+// parse reads the file, merges the overrides into it and the result over the defaults, and checks it.
 func (c *checker) parse(dir string, sets []string) (values map[string]any, root *position) {
 	if values, root = c.decode(); values == nil {
 		return nil, nil
@@ -53,13 +53,13 @@ func (c *checker) parse(dir string, sets []string) (values map[string]any, root 
 	return values, root
 }
 
-// knowsSchema checks the version of the format first: a file of another one has other keys, so that nothing else is worth checking.
+// knowsSchema checks the version of the format: a file of another version has other keys, so nothing else needs to be checked.
 func (c *checker) knowsSchema(values map[string]any, root *position) bool {
 	v, given := values["schema"]
 	return !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema"))
 }
 
-// found is what was found: what is worth a warning, and what is wrong, as a Faults.
+// found returns the warnings, and the faults as a Faults.
 func (c *checker) found() (warnings []Fault, err error) {
 	warnings = c.ordered(c.warnings)
 	if faults := c.ordered(c.faults); len(faults) > 0 {
@@ -71,21 +71,21 @@ func (c *checker) found() (warnings []Fault, err error) {
 // maxSize bounds a job file, in bytes.
 const maxSize = 256 << 10
 
-// Fault is one thing that is wrong, or worth a warning, and where.
+// Fault is an error or a warning about a job file, with its position.
 type Fault struct {
 	File    string `json:"file"`    // the file's name as it was given, or "--set a.b"
 	Line    int    `json:"line"`    // from 1; 0 in a fault of a --set
 	Column  int    `json:"column"`  // from 1, in characters; 0 in a fault of a --set
-	Key     string `json:"key"`     // dotted: "slurm.nodes"; empty where no key is to blame
+	Key     string `json:"key"`     // dotted: "slurm.nodes"; empty if the fault does not concern a key
 	Message string `json:"message"` // names the key, and says what to write instead
 }
 
-// String gives "job.toml:5:1: message", which editors and terminals turn into a link.
+// String returns "job.toml:5:1: message", which editors and terminals turn into a link.
 func (f Fault) String() string {
 	return f.where() + ": " + f.Message
 }
 
-// where is "job.toml:5:1", or "--set a.b".
+// where returns "job.toml:5:1", or "--set a.b".
 func (f Fault) where() string {
 	if f.Line == 0 {
 		return f.File
@@ -93,11 +93,11 @@ func (f Fault) where() string {
 	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
-// Faults is everything that is wrong with a job, in the order of the file, and then in the order
-// of the overrides. It is never empty where it is returned as an error.
+// Faults holds all faults of a job, in the order of the file, and then in the order
+// of the overrides. If it is returned as an error, it is not empty.
 type Faults []Fault
 
-// Error gives one line a fault.
+// Error returns one line for each fault.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
@@ -106,11 +106,11 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// decode turns the source into generic tables, and finds its keys. It returns nil, and
-// notes the fault, where the source is not TOML or not to be trusted.
+// decode turns the source into generic tables, and finds the positions of its keys. It adds a fault and returns nil if
+// the source is not TOML, too long or nested too deep.
 func (c *checker) decode() (values map[string]any, root *position) {
 	if len(c.src) > maxSize {
-		c.fault(&position{}, nil, "%s has at most %d KiB; is this one?", c.what(), maxSize>>10)
+		c.fault(&position{}, nil, "the file is too long: %s may have at most %d KiB", c.what(), maxSize>>10)
 		return nil, nil
 	}
 	root, deep := locate(c.src)
@@ -126,7 +126,7 @@ func (c *checker) decode() (values map[string]any, root *position) {
 	return values, root
 }
 
-// what says what kind of file this is.
+// what returns the kind of the file, for messages.
 func (c *checker) what() string {
 	if c.isPart {
 		return "a file of defaults"
@@ -134,12 +134,12 @@ func (c *checker) what() string {
 	return "a job file"
 }
 
-// syntax notes an error of the TOML library. Its line is one too high where a line end is what was not
-// expected, so that the offset is what counts.
+// syntax adds an error of the TOML library as a fault. It uses the error's offset: its line is one too high if a line end
+// was not expected.
 func (c *checker) syntax(err error) {
 	format := "%s"
 	if !c.isPart && !c.likeTOML() {
-		format = `this is no job file, which are written in TOML (%s); "ddpbatch init" writes one to start from`
+		format = `this is not a job file, which is written in TOML (%s); "ddpbatch init" writes one to start from`
 	}
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		if redact.Named(parse.LastKey) { // the message may quote the value
@@ -151,7 +151,7 @@ func (c *checker) syntax(err error) {
 	c.fault(&position{}, nil, format, err)
 }
 
-// likeTOML reports whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
+// likeTOML reports whether the source may be meant as TOML: the file's name does not say otherwise, and it has a table or a key.
 func (c *checker) likeTOML() bool {
 	if strings.ContainsRune(c.src, 0) ||
 		slices.Contains([]string{".py", ".sh", ".sbatch", ".slurm", ".json", ".yaml", ".yml"}, filepath.Ext(c.name)) {
@@ -173,8 +173,8 @@ type override struct {
 	text  string // the value as it was typed
 }
 
-// override lays the overrides over the file's tables, the later over the earlier. Tables on the way are made where
-// the file has none; lists are only replaced whole.
+// override merges the overrides into the file's tables; later ones replace earlier ones. It makes missing tables
+// on the way. A list can only be replaced as a whole.
 func (c *checker) override(values map[string]any, root *position, sets []string) {
 	for i, set := range sets {
 		o, problem := parseOverride(set)
@@ -206,8 +206,8 @@ func parseOverride(set string) (o override, problem string) {
 	return o, ""
 }
 
-// overrideValue reads what was typed after the equals sign as a TOML value. Anything else, and a
-// bare date or time, which no key takes, is text.
+// overrideValue parses what was typed after the equals sign as a TOML value. If it is not one, or is a
+// bare date or time, which keys do not take, it is text.
 func overrideValue(text string) any {
 	src := "v = " + text
 	if _, deep := locate(src); deep >= 0 {
@@ -221,7 +221,7 @@ func overrideValue(text string) any {
 	return values["v"]
 }
 
-// apply puts the value into the tables, and its position among their positions.
+// apply puts the value into the tables, and its position into their positions.
 func (o override) apply(values map[string]any, root, at *position) (problem string) {
 	last := len(o.path) - 1
 	p := root
@@ -234,7 +234,7 @@ func (o override) apply(values map[string]any, root, at *position) (problem stri
 		}
 		table, ok := v.(map[string]any)
 		if !ok {
-			return o.path[:i+1].String() + " is not a table, so that nothing in it can be set: set it whole"
+			return o.path[:i+1].String() + " is not a table, so parts of it cannot be set: set it as a whole"
 		}
 		sub := p.below(name)
 		p.put(name, sub)
@@ -245,7 +245,7 @@ func (o override) apply(values map[string]any, root, at *position) (problem stri
 	return ""
 }
 
-// SetKey is the key that a word of --set is about.
+// SetKey returns the key that an argument of --set sets.
 func SetKey(set string) string {
 	key, _, _ := strings.Cut(set, "=")
 	return strings.TrimSpace(key)

@@ -170,9 +170,9 @@ func TestBadOverridesAreFaults(t *testing.T) {
 		{"a number in quotes", []string{`train.epochs="4"`},
 			[]string{`--set train.epochs: train.epochs must be a whole number, not the text "4"`}},
 		{"below a value", []string{"slurm.nodes.x=3"},
-			[]string{"--set slurm.nodes.x: slurm.nodes is not a table, so that nothing in it can be set: set it whole"}},
+			[]string{"--set slurm.nodes.x: slurm.nodes is not a table, so parts of it cannot be set: set it as a whole"}},
 		{"an item of a list", []string{"launch.command.0=sh"},
-			[]string{"--set launch.command.0: launch.command is not a table, so that nothing in it can be set: set it whole"}},
+			[]string{"--set launch.command.0: launch.command is not a table, so parts of it cannot be set: set it as a whole"}},
 		{"inside an inline table", []string{`mpi={ timeout = 3 }`},
 			[]string{`--set mpi: mpi.timeout must be a duration, such as "90s" or "5m", not 3`}},
 		{"a fault that it puts right", []string{"checkpoint.keep_last=2"}, nil},
@@ -192,7 +192,7 @@ func TestWarningsCoverOverrides(t *testing.T) {
 	_, warnings, err := parse("name = \"x\"\n[requeue]\nlead = \"5s\""+builtin, "requeue.max.crash=2")
 	want := []string{
 		`job.toml:3:1: requeue.lead = "5s" leaves hardly any time to save; write "10s" or more`,
-		`--set requeue.max.crash: requeue.max.crash = 2 counts for nothing: requeue.on does not name "crash"`,
+		`--set requeue.max.crash: requeue.max.crash = 2 has no effect: requeue.on does not name "crash"`,
 	}
 	if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)

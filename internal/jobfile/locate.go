@@ -8,12 +8,12 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// locate finds where each key of a TOML document stands: keys and dotted keys, [tables] and
-// [[tables]], and keys of inline tables, in lists, too; quoted or bare.
+// locate finds the position of each key of a TOML document: keys and dotted keys, [tables] and
+// [[tables]], and keys of inline tables, also in lists; quoted or bare.
 //
-// It accepts more than TOML does and checks nothing but nesting: where the source is
-// nested deeper than maxDepth, deep is the offset of that, and otherwise -1. What
-// follows something that it cannot read is left out.
+// It accepts more than TOML does and checks only the nesting: if the source is
+// nested deeper than maxDepth, deep is the offset of that, and otherwise -1. It skips what
+// follows text that it cannot read.
 func locate(src string) (root *position, deep int) {
 	s := &scanner{src: src, deep: -1}
 	root = &position{}
@@ -35,20 +35,20 @@ func locate(src string) (root *position, deep int) {
 // maxDepth bounds how deep tables, lists and dotted keys may be nested.
 const maxDepth = 32
 
-// A position is where a key stands, together with the positions of the keys below it. The root
-// is the position of the file itself. Where keys of several files are laid over each other, each keeps its own.
+// A position is the position of a key, together with the positions of the keys below it. The root
+// is the position of the file itself. When the keys of several files are merged, each key keeps its position.
 type position struct {
-	offset int                  // in the source, of the key's first byte
-	depth  int                  // of the root: 0
+	offset int                  // of the key's first byte in the source
+	depth  int                  // 0 for the root
 	set    int                  // 0: in a file; n: in the nth --set
 	file   int                  // 0: in the job file; n: in the nth file of defaults
 	text   string               // in a --set: the value as it was typed
 	keys   map[string]*position // nil: none
-	items  []*position          // of a list: the tables in it
+	items  []*position          // the tables in a list
 }
 
-// below finds the position of a key of this table. A key that the locator has not found is given the
-// position of its table: less exact, never wrong.
+// below returns the position of a key of this table. For a key that the locator has not found it returns the
+// position of the table, which is less exact but not wrong.
 func (p *position) below(name string) *position {
 	if q := p.keys[name]; q != nil {
 		return q
@@ -56,7 +56,7 @@ func (p *position) below(name string) *position {
 	return &position{offset: p.offset, set: p.set, file: p.file}
 }
 
-// at finds the position of a dotted key below p.
+// at returns the position of a dotted key below p.
 func (p *position) at(key []string) *position {
 	for _, name := range key {
 		p = p.below(name)
@@ -64,7 +64,7 @@ func (p *position) at(key []string) *position {
 	return p
 }
 
-// item finds the position of the table with an index in a list of tables, as below does.
+// item returns the position of the table with an index in a list of tables, as below does.
 func (p *position) item(index int) *position {
 	if index < len(p.items) {
 		return p.items[index]
@@ -72,7 +72,7 @@ func (p *position) item(index int) *position {
 	return p.below("")
 }
 
-// add returns the position of a key of this table, and makes it where it is new: where
+// add returns the position of a key of this table, and makes it if it is new. If
 // a table is opened twice, the first position counts.
 func (p *position) add(name string, offset int) *position {
 	if q := p.keys[name]; q != nil {
@@ -97,7 +97,7 @@ func (p *position) put(name string, q *position) {
 	p.keys[name] = q
 }
 
-// moveTo makes a position, and all below it, one of the nth file of defaults.
+// moveTo moves a position, and all below it, to a file of defaults, by its number from 1.
 func (p *position) moveTo(file int) {
 	p.file = file
 	for _, q := range p.keys {
@@ -108,9 +108,9 @@ func (p *position) moveTo(file int) {
 	}
 }
 
-// precedence orders what files and overrides say of one matter: the greatest counts.
+// precedence returns a number by which settings of files and overrides are ordered: the largest one counts.
 func (p *position) precedence() int {
-	const job = math.MaxInt32 // more than there are files of defaults
+	const job = math.MaxInt32 // more than the number of files of defaults
 	switch {
 	case p.set > 0:
 		return job + p.set
@@ -121,7 +121,7 @@ func (p *position) precedence() int {
 }
 
 // lineColumn turns an offset into a line and a column, both from 1. Offsets outside the
-// source are taken to its nearer end.
+// source count as its nearer end.
 func lineColumn(src string, offset int) (line, column int) {
 	before := src[:min(max(offset, 0), len(src))]
 	start := strings.LastIndexByte(before, '\n') + 1
@@ -129,11 +129,11 @@ func lineColumn(src string, offset int) (line, column int) {
 }
 
 // A scanner steps through TOML text. Every step moves forward or reports that it
-// cannot, so every loop over them ends.
+// cannot, so every loop over steps ends.
 type scanner struct {
 	src  string
 	off  int
-	deep int // offset of what is nested too deep; -1: nothing is
+	deep int // offset of what is nested too deep; -1: none
 }
 
 // header reads "[a.b]" or "[[a.b]]" and returns the table that it opens.
@@ -167,7 +167,7 @@ func (s *scanner) pair(table *position) bool {
 	return s.value(p)
 }
 
-// key reads a key, dotted or not, and the white space round it.
+// key reads a key, dotted or not, and the white space around it.
 func (s *scanner) key(table *position) (p *position, ok bool) {
 	p = table
 	for {
@@ -186,7 +186,7 @@ func (s *scanner) key(table *position) (p *position, ok bool) {
 	}
 }
 
-// value reads past the value of the key at p, and adds the keys of an inline table to p.
+// value skips the value of the key at p, and adds the keys of an inline table to p.
 func (s *scanner) value(p *position) bool {
 	s.skipSpace()
 	switch s.peek() {
@@ -206,7 +206,7 @@ func (s *scanner) value(p *position) bool {
 	}
 }
 
-// each reads the items of a list or an inline table, from the opening bracket to past the
+// each reads the items of a list or an inline table, from the opening bracket through the
 // closing one. TOML 1.1 allows new lines, comments and a last comma in both.
 func (s *scanner) each(closing byte, p *position, item func() bool) bool {
 	if s.tooDeep(p) {
@@ -229,7 +229,7 @@ func (s *scanner) each(closing byte, p *position, item func() bool) bool {
 	return false
 }
 
-// peek returns the next byte, and 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
 	if s.off < len(s.src) {
 		return s.src[s.off]
@@ -237,7 +237,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// tooDeep notes and reports that nothing below p is read.
+// tooDeep reports whether p is at the largest depth, so that nothing below it is read, and records that.
 func (s *scanner) tooDeep(p *position) bool {
 	if p.depth < maxDepth {
 		return false
@@ -252,7 +252,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// skipBlank skips white space, line ends and comments, and tells whether anything is left.
+// skipBlank skips white space, line ends and comments, and reports whether anything is left.
 func (s *scanner) skipBlank() bool {
 	for s.off < len(s.src) {
 		switch s.src[s.off] {
@@ -276,8 +276,8 @@ func (s *scanner) skipTo(stops string) {
 	}
 }
 
-// skipScalar skips a number, a truth value, a date or a time: what ends at a comma, a bracket, a
-// comment or the line's end. A date may hold a space.
+// skipScalar skips a number, a boolean, a date or a time, which end at a comma, a bracket, a
+// comment or the line's end. A date may contain a space.
 func (s *scanner) skipScalar() bool {
 	start := s.off
 	s.skipTo(",]}#\r\n")
@@ -296,7 +296,7 @@ func (s *scanner) skipString() bool {
 	if !s.skipPast(multi, quote == `"`) {
 		return false
 	}
-	// """a""""" ends in two quotes of its own.
+	// """a""""" is a string that itself ends in two quotes.
 	for range 2 {
 		if strings.HasPrefix(s.src[s.off:], quote) {
 			s.off++
@@ -312,7 +312,7 @@ func (s *scanner) skipQuoted(quote string) bool {
 	return s.skipPast(quote, quote == `"`) && !strings.Contains(s.src[start:s.off], "\n")
 }
 
-// skipPast goes past the next delim; with escapes, a backslash hides what follows it.
+// skipPast skips through the next delim. If escapes, a backslash escapes the byte after it.
 func (s *scanner) skipPast(delim string, escapes bool) bool {
 	for s.off < len(s.src) {
 		switch {
@@ -328,7 +328,7 @@ func (s *scanner) skipPast(delim string, escapes bool) bool {
 	return false
 }
 
-// keyPart reads one part of a key and gives its name.
+// keyPart reads one part of a key and returns its name.
 func (s *scanner) keyPart() (name string, ok bool) {
 	start := s.off
 	if c := s.peek(); c == '"' || c == '\'' {
@@ -341,12 +341,12 @@ func (s *scanner) keyPart() (name string, ok bool) {
 	return s.src[start:s.off], s.off > start
 }
 
-// unquote gives the name that a quoted key stands for.
+// unquote returns the name that a quoted key stands for.
 func unquote(quoted string) (name string, ok bool) {
 	if !strings.Contains(quoted, `\`) || quoted[0] == '\'' {
 		return quoted[1 : len(quoted)-1], true
 	}
-	// A quoted key is written as a one-line string is; the library knows the escapes.
+	// A quoted key is written like a one-line string; the library knows the escapes.
 	var v struct{ Name string }
 	_, err := toml.Decode("Name = "+quoted, &v)
 	return v.Name, err == nil

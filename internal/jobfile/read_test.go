@@ -17,7 +17,7 @@ func TestReadTextTakesPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadText(t.Context(), pipe); err == nil ||
-		!strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
+		!strings.Contains(err.Error(), pipe+" is a pipe to which nothing was written") {
 		t.Errorf("a pipe without a writer: %v", err)
 	}
 	r, w, err := os.Pipe()

@@ -22,7 +22,7 @@ type reader func(j *Job, key toml.Key, v any) error
 // still fit an int64.
 const maxWhole = math.MaxInt32
 
-// value reads what get makes of a value; ok is false where it is not what the key takes, which what describes.
+// value returns a reader that stores what get makes of a value. what describes the values for which get returns true.
 func value[T any](what string, get func(v any) (got T, ok bool), to func(*Job) *T) reader {
 	return func(j *Job, key toml.Key, v any) error {
 		got, ok := get(v)
@@ -49,12 +49,12 @@ func wholeNumber(low int64, to func(*Job) *int) reader {
 	})
 }
 
-// integer reads a whole number. Who uses it says which ones are possible.
+// integer reads a whole number. The package that uses it checks its range.
 func integer(to func(*Job) *int) reader {
 	return taking("whole number", value("a whole number", func(v any) (int, bool) { n, ok := v.(int64); return int(n), ok }, to))
 }
 
-// number reads a finite number. Who uses it says which ones are possible.
+// number reads a finite number. The package that uses it checks its range.
 func number(to func(*Job) *float64) reader { return taking("number", value("a number", asFloat, to)) }
 
 // positive reads a number above 0.
@@ -63,7 +63,7 @@ func positive(to func(*Job) *float64) reader {
 	return taking("number above 0", value("a number above 0", get, to))
 }
 
-// asFloat is a finite number with a point or without.
+// asFloat returns a finite number that is written with or without a decimal point.
 func asFloat(v any) (x float64, ok bool) {
 	if n, isWhole := v.(int64); isWhole {
 		return float64(n), true
@@ -99,8 +99,8 @@ func oneOf(to func(*Job) *string, allowed ...string) reader {
 	return answering(allowed, text(words.Choice(allowed), func(s string) bool { return slices.Contains(allowed, s) }, to))
 }
 
-// word reads one of several words. Who uses it says which ones there are, so that true and 5 are words here, too: then a fault
-// names the right ones. known are those words.
+// word reads one of the known words. The package that uses it checks which word it is; so true and 5 are accepted as words here, and a
+// fault then names the right ones.
 func word(to func(*Job) *string, known ...string) reader {
 	return answering(known, func(j *Job, key toml.Key, v any) error {
 		var w string
@@ -120,17 +120,17 @@ func word(to func(*Job) *string, known ...string) reader {
 	})
 }
 
-// errEmpty refuses a value that would count as left out.
+// errEmpty returns the error for an empty value, which would count as not given.
 func errEmpty(key toml.Key) error {
 	return fmt.Errorf("%s must not be empty: leave it out instead", key)
 }
 
-// duration reads a duration that is longer than none.
+// duration reads a duration above 0.
 func duration(to func(*Job) *time.Duration) reader {
 	return durationFrom(1, `a duration, such as "90s" or "5m"`, to)
 }
 
-// durationOrOff reads a duration; "0s" is none.
+// durationOrOff reads a duration; "0s" switches something off.
 func durationOrOff(to func(*Job) *time.Duration) reader {
 	return durationFrom(0, `a duration, such as "90s" or "5m", or "0s" for none`, to)
 }
@@ -164,7 +164,7 @@ func list(least int, what string, good func(string) bool, to func(*Job) *[]strin
 		if len(items) < least {
 			return errEmpty(key)
 		}
-		var texts []string // nil where there is none, as it comes back from JSON
+		var texts []string // nil if the list is empty, as after reading it from JSON
 		for i, item := range items {
 			s, ok := item.(string)
 			if !ok || !good(s) {
@@ -195,7 +195,7 @@ func commands(to func(*Job) *[][]string) reader {
 			items = []any{items}
 		}
 		if len(items) > maxCommands {
-			return fmt.Errorf("%s has %d commands, and there can be %d: write one that runs them all", key, len(items), maxCommands)
+			return fmt.Errorf("%s has %d commands; at most %d are allowed: write one that runs them all", key, len(items), maxCommands)
 		}
 		var all [][]string
 		for _, item := range items {
@@ -240,7 +240,7 @@ func integers(key toml.Key, v any, what string, good func(int64) bool) ([]int, e
 	return numbers, nil
 }
 
-// mustBe says what the value of a key must be, and what it is, unless that may be secret.
+// mustBe returns the error that says what the value of a key must be, and what it is, unless that may be secret.
 func mustBe(key toml.Key, what string, v any) error {
 	shown := describe(v)
 	if redact.Named(key.String()) {
@@ -249,7 +249,7 @@ func mustBe(key toml.Key, what string, v any) error {
 	return fmt.Errorf("%s must be %s, not %s", key, what, shown)
 }
 
-// typeOf is what describe says of a value whose text is not to be shown.
+// typeOf is like describe, for a value whose text must not be shown.
 func typeOf(v any) string {
 	switch v.(type) {
 	case string:
@@ -262,7 +262,7 @@ func typeOf(v any) string {
 	return describe(v)
 }
 
-// describe names a value for a person: its type where that is news, and what it is.
+// describe describes a value for a message: its type, unless that is obvious, and its text.
 func describe(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -287,5 +287,5 @@ func describe(v any) string {
 	return "a list"
 }
 
-// short quotes a text, and cuts it where it is long.
+// short quotes a text, and shortens it if it is long.
 func short(s string) string { return redact.Quoted(s, redact.Shown) }

@@ -15,15 +15,15 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// A Remark is a warning of one key, or a fault, that the job file alone does not show, but what is around it: files, the cluster.
+// A Remark is a warning or a fault of a key that depends on more than the job file: on files, or on the cluster.
 type Remark struct {
 	Key     string // dotted
 	Message string // names the key
 	IsFault bool   // the job cannot run
 }
 
-// ParseWith is Parse, with what remarks find among the warnings and faults, each where its key stands. Where the job has faults of its own
-// they are not asked.
+// ParseWith is like Parse, and also adds the remarks to the warnings and faults, each at the position of its key. It does not call remarks
+// if the job has faults.
 func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remarks ...func(*Job) []Remark) (*Job, []Fault, error) {
 	c := newChecker(name, src)
 	c.defaults = d
@@ -48,11 +48,11 @@ func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remark
 	return c.job, warnings, err
 }
 
-// notHereNote ends what is said of files that are not there.
-const notHereNote = "as seen from this machine: correct the path, unless the nodes see it"
+// notHereNote ends remarks about files that do not exist.
+const notHereNote = "on this machine: correct the path, unless the nodes see it"
 
-// FileRemarks tells of files and folders that a job names and this machine does not see, and of ranges beyond the rows of data that it
-// does see. Programs are looked for in the folders of searchPath, a PATH.
+// FileRemarks returns a function that reports files and folders that a job names and that do not exist on this machine, and ranges beyond
+// the rows of data files. It looks for programs in the folders of searchPath, a PATH.
 func FileRemarks(searchPath string) func(*Job) []Remark {
 	return func(j *Job) []Remark { return j.fileRemarks(searchPath) }
 }
@@ -64,22 +64,22 @@ func (j *Job) fileRemarks(searchPath string) []Remark {
 	}
 	isThere := vfs.IsDir(j.WorkDir)
 	if !isThere {
-		add("workdir", "the folder %s is not there, %s", shownPath(j.WorkDir), notHereNote)
+		add("workdir", "the folder %s does not exist %s", shownPath(j.WorkDir), notHereNote)
 	}
 	if script := j.venvScript(); script != "" && !isFile(script) && (isThere || filepath.IsAbs(j.Setup.Venv)) {
-		add("setup.venv", "there is no %s, %s", shownPath(script), notHereNote)
+		add("setup.venv", "%s does not exist %s", shownPath(script), notHereNote)
 	}
 	all = append(all, j.containerRemarks(searchPath)...)
 	if program := j.missingProgram(searchPath); program != "" && (isThere || filepath.IsAbs(program)) {
-		add("launch.command", "there is no program %s, %s", shownPath(program), notHereNote)
+		add("launch.command", "the program %s was not found %s", shownPath(program), notHereNote)
 	}
 	if script := j.missingScript(); script != "" && (isThere || filepath.IsAbs(script)) {
-		add("launch.command", "the script %s is not there, %s", shownPath(script), notHereNote)
+		add("launch.command", "the script %s does not exist %s", shownPath(script), notHereNote)
 	}
 	return append(all, j.rowRemarks()...)
 }
 
-// DataRemarks tells of what [Job.CheckFiles] refuses.
+// DataRemarks reports what [Job.CheckFiles] refuses.
 func (j *Job) DataRemarks() []Remark {
 	err := j.CheckFiles()
 	if err == nil {
@@ -89,7 +89,7 @@ func (j *Job) DataRemarks() []Remark {
 	return []Remark{{Key: key, Message: err.Error(), IsFault: key == "container.image"}}
 }
 
-// venvScript is the file by which the venv is activated; empty: there is no venv, or only the nodes know where.
+// venvScript returns the file that activates the venv. It is empty if there is no venv, or if its path is known only on the nodes.
 func (j *Job) venvScript() string {
 	if j.Setup.Venv == "" || strings.ContainsAny(j.Setup.Venv, "$`") {
 		return ""
@@ -105,8 +105,8 @@ func (j *Job) venvScript() string {
 	return filepath.Join(j.resolve(venv), "bin", "activate")
 }
 
-// missingProgram is the program of the command where it is certain that it is not here: with modules, conda or lines of the user's own only
-// the nodes know what the PATH is.
+// missingProgram returns the program of the command if it certainly does not exist here. With modules, conda or the user's own script
+// lines, the PATH is known only on the nodes.
 func (j *Job) missingProgram(searchPath string) string {
 	if j.Builtin() || j.Container.Runtime != "" { // an image has programs of its own
 		return ""
@@ -138,8 +138,8 @@ func onPath(program, searchPath string) bool {
 	})
 }
 
-// missingScript is the script of Python's or a shell's that the command runs, where that is not here. What a container or another wrapper
-// runs may be in its own file system.
+// missingScript returns the Python or shell script that the command runs, if it does not exist here. A script in a container, or one that
+// another wrapper runs, may be in another file system.
 func (j *Job) missingScript() string {
 	if j.Builtin() || j.Container.Runtime != "" {
 		return ""
@@ -163,8 +163,8 @@ func (j *Job) missingScript() string {
 	return script
 }
 
-// rowRemarks tells of ranges of rows beyond those of the data, as far as its headers say how many there are. Of a sweep that is the first
-// element's.
+// rowRemarks reports ranges beyond the rows of the data, if the headers of its files say how many there are. For a sweep it checks the
+// first element.
 func (j *Job) rowRemarks() (all []Remark) {
 	if !j.Builtin() || j.Train.Data.Train == "" && j.Train.Data.Eval == "" {
 		return nil
@@ -183,5 +183,5 @@ func isFile(path string) bool {
 	return err == nil && info.Mode()&fs.ModeType == 0
 }
 
-// shownPath quotes a path for a message, in full but for what is longer than a screen is wide.
+// shownPath quotes a path for a message, and shortens it if it is longer than 200 bytes.
 func shownPath(path string) string { return redact.Quoted(path, 200) }

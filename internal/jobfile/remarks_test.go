@@ -28,26 +28,26 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py")
 	for text, want := range map[string]string{
 		`launch.command = ["tool", "train.py"]`:                            "",
-		`launch.command = ["nowhere"]`:                                     `2:8: launch.command: there is no program "nowhere", as seen from this machine`,
+		`launch.command = ["nowhere"]`:                                     `2:8: launch.command: the program "nowhere" was not found on this machine`,
 		`launch.command = ["nowhere"]` + "\nsetup.modules = [\"pytorch\"]": "",
 		`launch.command = ["nowhere"]` + "\nsetup.script = [\"PATH=/x\"]":  "",
 		`launch.command = ["nowhere"]` + "\nsetup.env.PATH = \"/x\"":       "",
 		`launch.command = ["mytrain"]` + "\nsetup.venv = \"venv\"":         "",
 		`launch.command = ["bin/tool"]`:                                    "",
-		`launch.command = ["./train"]`:                                     `2:8: launch.command: there is no program "./train", `,
-		`launch.command = ["./bin"]`:                                       `2:8: launch.command: there is no program "./bin", `,
+		`launch.command = ["./train"]`:                                     `2:8: launch.command: the program "./train" was not found `,
+		`launch.command = ["./bin"]`:                                       `2:8: launch.command: the program "./bin" was not found `,
 		`launch.command = ["tool"]` +
-			"\nsetup.venv = \"env\"": `3:7: setup.venv: there is no "` +
-			dir + "/env/bin/activate\"",
+			"\nsetup.venv = \"env\"": `3:7: setup.venv: "` +
+			dir + "/env/bin/activate\" does not exist",
 		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"": "",
 		`launch.command = ["./tool"]` + "\nworkdir = \"none\"": `3:1: workdir: the folder "` +
-			dir + "/none\" is not there",
+			dir + "/none\" does not exist",
 		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]": "",
 		`launch.command = ["python", "-u", "trein.py"]` +
-			"\nsetup.modules = [\"a\"]": `2:8: launch.command: the script "trein.py" is not there`,
+			"\nsetup.modules = [\"a\"]": `2:8: launch.command: the script "trein.py" does not exist`,
 		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]":           "",
 		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":                     "",
-		`launch.command = ["/bin/bash", "run.sh", "x.py"]`:                                                   `2:8: launch.command: the script "run.sh" is not there`,
+		`launch.command = ["/bin/bash", "run.sh", "x.py"]`:                                                   `2:8: launch.command: the script "run.sh" does not exist`,
 		`launch.command = ["/bin/bash", "-lc", "run.sh"]`:                                                    "",
 		`launch.command = ["/bin/bash", "--rcfile", "x.sh", "run.sh"]`:                                       "",
 		`launch.command = ["/bin/bash", "-lc", "cd x && ./run.sh"]`:                                          "",

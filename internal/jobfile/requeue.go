@@ -10,7 +10,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// How long before its end a job is warned: so much of its time limit, within bounds, where it does not say itself.
+// The default of requeue.lead: a share of the time limit, within bounds.
 const (
 	leadShare  = 10 // a tenth
 	leadLeast  = 10 * time.Second
@@ -29,7 +29,7 @@ func (c *checker) checkRequeue(values map[string]any, root *position) {
 	for _, cause := range recovery.Causes() {
 		key := toml.Key{"requeue", "max", string(cause)}
 		if most, given := r.Max[cause]; given && most > 0 && r.Budget(cause) == 0 && c.hasNoFault(key.String()) {
-			c.warn(root, key, "%s = %d counts for nothing: requeue.on does not name %q", key, most, cause)
+			c.warn(root, key, "%s = %d has no effect: requeue.on does not name %q", key, most, cause)
 		}
 	}
 	key := toml.Key{"slurm", "no_requeue"}
@@ -42,7 +42,7 @@ func (c *checker) checkRequeue(values map[string]any, root *position) {
 	}
 }
 
-// setLead finds out how long before its end the job is warned.
+// setLead sets how long before its end the job is warned.
 func (c *checker) setLead(given bool, root *position) {
 	r, limit, key := &c.job.Requeue, c.job.timeLimit(), toml.Key{"requeue", "lead"}
 	own := c.checkSignal(root)
@@ -51,7 +51,7 @@ func (c *checker) setLead(given bool, root *position) {
 		r.Lead = own
 	case own > 0 && c.hasNoFault(key.String()):
 		if r.Lead != own {
-			c.warn(root, key, "%s = \"%v\" counts for nothing: slurm.signal says that the job is warned %v before its end",
+			c.warn(root, key, "%s = \"%v\" has no effect: slurm.signal says that the job is warned %v before its end",
 				key, r.Lead, own)
 		}
 		r.Lead = own
@@ -66,15 +66,15 @@ func (c *checker) setLead(given bool, root *position) {
 	}
 }
 
-// Who does what about a signal: the batch script's traps, and ddpbatch run.
+// What the batch script's traps and ddpbatch run do with signals.
 var (
-	scriptWarns = []string{"USR1", "USR2"}               // hands it on as the warning
-	scriptNotes = []string{"HUP", "INT", "QUIT", "TERM"} // takes note of it for the end
-	agentStops  = []string{"HUP", "INT", "QUIT", "TERM"} // ends the workers
+	scriptWarns = []string{"USR1", "USR2"}               // the script passes them on as the warning
+	scriptNotes = []string{"HUP", "INT", "QUIT", "TERM"} // the script records them for its end
+	agentStops  = []string{"HUP", "INT", "QUIT", "TERM"} // ddpbatch run ends the workers
 )
 
-// checkSignal holds the user's own slurm.signal against who would get it, and tells how long before the limit it warns the run; 0: it does
-// not.
+// checkSignal checks the user's own slurm.signal against what its receiver does with it. It returns how long before the limit it warns the
+// run, or 0 if it does not.
 func (c *checker) checkSignal(root *position) (lead time.Duration) {
 	key := toml.Key{"slurm", "signal"}
 	text, given := c.job.Slurm.Get("signal")
@@ -95,12 +95,12 @@ func (c *checker) checkSignal(root *position) (lead time.Duration) {
 		c.fault(root.at(key), key, "%s = %q: ddpbatch run does not catch %s, which would end the job's tasks or do nothing; write %q",
 			key, text, name, "B:USR2@120")
 	case w.Lead == 0:
-		c.warn(root, key, "%s = %q: Slurm sends no signal 0 seconds before the limit", key, text)
+		c.warn(root, key, "%s = %q: Slurm does not send a signal 0 seconds before the limit", key, text)
 	case w.Batch && !slices.Contains(scriptWarns, name):
-		c.warn(root, key, "%s = %q counts for nothing: the batch script takes note of %s and goes on; write %q",
+		c.warn(root, key, "%s = %q has no effect: the batch script only records %s and goes on; write %q",
 			key, text, name, "B:USR2@120")
 	case !w.Batch && name == "USR1" && warns != "USR1":
-		c.warn(root, key, "%s = %q counts for nothing: without B: it goes to the tasks, to which USR1 says nothing; write %q",
+		c.warn(root, key, "%s = %q has no effect: without B: the signal goes to the tasks, which ignore USR1; write %q",
 			key, text, "B:"+text)
 	case w.Batch || name == warns:
 		return w.Lead

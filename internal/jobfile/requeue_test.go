@@ -38,7 +38,7 @@ func TestRequeueTableGivesThePolicy(t *testing.T) {
 				`the run is stopped before it has done much`}},
 		{"a budget for nothing", "[requeue]\nmax.hang = 1\nmax.crash = 0\n",
 			recovery.Policy{On: all, Max: map[recovery.Cause]int{"hang": 1, "crash": 0}, Lead: 2 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:3:5: requeue.max.hang = 1 counts for nothing: requeue.on does not name "hang"`}},
+			[]string{`job.toml:3:5: requeue.max.hang = 1 has no effect: requeue.on does not name "hang"`}},
 		{"Slurm must not", "[slurm]\nno_requeue = true\n[requeue]\non = [\"node\"]\n",
 			recovery.Policy{On: []recovery.Cause{"node"}, Lead: 2 * time.Minute, NoProgress: 3},
 			[]string{"job.toml:3:1: slurm.no_requeue: Slurm will refuse what requeue.on asks for; leave one of them out"}},
@@ -50,16 +50,16 @@ func TestRequeueTableGivesThePolicy(t *testing.T) {
 		{"a stop of the tasks", "[slurm]\nsignal = \"TERM@30\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
 		{"a signal and another lead", "[slurm]\nsignal = \"USR2\"\n[requeue]\nlead = \"30s\"\n",
 			recovery.Policy{On: all, Lead: time.Minute, NoProgress: 3},
-			[]string{`job.toml:5:1: requeue.lead = "30s" counts for nothing: ` +
+			[]string{`job.toml:5:1: requeue.lead = "30s" has no effect: ` +
 				`slurm.signal says that the job is warned 1m0s before its end`}},
 		{"a signal that says nothing", "[slurm]\nsignal = \"USR1@60\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:3:1: slurm.signal = "USR1@60" counts for nothing: ` +
-				`without B: it goes to the tasks, to which USR1 says nothing; write "B:USR1@60"`}},
+			[]string{`job.toml:3:1: slurm.signal = "USR1@60" has no effect: ` +
+				`without B: the signal goes to the tasks, which ignore USR1; write "B:USR1@60"`}},
 		{"a signal that is noted", "[slurm]\nsignal = \"B:TERM@60\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:3:1: slurm.signal = "B:TERM@60" counts for nothing: ` +
-				`the batch script takes note of TERM and goes on; write "B:USR2@120"`}},
+			[]string{`job.toml:3:1: slurm.signal = "B:TERM@60" has no effect: ` +
+				`the batch script only records TERM and goes on; write "B:USR2@120"`}},
 		{"a signal that never comes", "[slurm]\nsignal = \"B:USR1@0\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:3:1: slurm.signal = "B:USR1@0": Slurm sends no signal 0 seconds before the limit`}},
+			[]string{`job.toml:3:1: slurm.signal = "B:USR1@0": Slurm does not send a signal 0 seconds before the limit`}},
 		{"Slurm must not, and nobody asked", "[slurm]\nno_requeue = true\n",
 			recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
 	} {

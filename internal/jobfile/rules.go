@@ -10,8 +10,8 @@ import (
 	"ddpbatch/trainer"
 )
 
-// checkRules checks what holds between keys. A rule stays silent where one of its keys is at fault
-// already.
+// checkRules checks the rules between keys. It skips a rule if one of its keys already has a
+// fault.
 func (c *checker) checkRules(values map[string]any, root *position) {
 	j := c.job
 	counts := j.Launch.NprocPerNode.Counts
@@ -24,12 +24,12 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 		if len(j.Components) > 0 {
 			of = "the nodes of all components are"
 		}
-		c.fault(nproc, nprocKey, "%s lists %d nodes, and %s %d: give one number per node, or a single one", nprocKey,
+		c.fault(nproc, nprocKey, "%s lists %d nodes, but %s %d: write one number for each node, or a single one", nprocKey,
 			len(counts), of, j.Nodes())
 	}
-	first := j.Parts()[0].Launch.NprocPerNode.Counts // of each component there is one number
+	first := j.Parts()[0].Launch.NprocPerNode.Counts // further components have one number each
 	if len(first) != 1 && j.Launch.Mode == "task" && c.hasNoFault("launch.mode", "launch.nproc_per_node") {
-		c.fault(nproc, nprocKey, `%s must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
+		c.fault(nproc, nprocKey, `%s must be one number if launch.mode is "task": srun starts the same number of tasks on every node`,
 			nprocKey)
 	}
 	if j.Setup.Venv != "" && j.Setup.Conda != "" {
@@ -55,17 +55,17 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	c.warnOfMistakes(values, root)
 }
 
-// warnOfDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all
-// the same.
+// warnOfDeltas warns if deltas are asked for that will not be made: with a node-local tier all checkpoints are full ones
+// (checkpoint/distributed). The job runs all the same.
 func (c *checker) warnOfDeltas(root *position) {
 	delta := toml.Key{"checkpoint", "delta"}
 	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.hasNoFault(delta.String(), "checkpoint.local") {
-		c.warn(root, delta, "%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; "+
+		c.warn(root, delta, "%s = %d has no effect with checkpoint.local: all checkpoints on a node-local disk are full ones; "+
 			"leave one of them out", delta, n)
 	}
 }
 
-// checkNodeRange checks what does not go with a range of nodes, whose number only the job knows once it runs.
+// checkNodeRange checks what cannot be combined with a range of nodes, whose number is known only once the job runs.
 func (c *checker) checkNodeRange(root *position) {
 	key := toml.Key{"slurm", "nodes"}
 	if c.job.LeastNodes() == c.job.Nodes() || !c.hasNoFault(key.String(), "launch.mode", "launch.nproc_per_node") {
@@ -74,15 +74,15 @@ func (c *checker) checkNodeRange(root *position) {
 	value, _ := c.job.Slurm.Get("nodes")
 	switch {
 	case c.job.Launch.Mode == "task":
-		c.fault(root.at(key), key, `%s = %q needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`, key,
+		c.fault(root.at(key), key, `%s = %q needs launch.mode = "agent": in "task" mode srun must know how many tasks to start`, key,
 			value)
 	case len(c.job.Launch.NprocPerNode.Counts) > 1:
-		c.fault(root.at(key), key, "%s = %q does not go with a list in launch.nproc_per_node, which has a number for each node: "+
-			"write one number for all, or how many nodes there are", key, value)
+		c.fault(root.at(key), key, "%s = %q cannot be combined with a list in launch.nproc_per_node, which has a number for each node: "+
+			"write one number for all nodes there, or one number of nodes here", key, value)
 	}
 }
 
-// checkMinNodes checks launch.min_nodes against what it is the least of.
+// checkMinNodes checks launch.min_nodes against the job's nodes and mode.
 func (c *checker) checkMinNodes(root *position) {
 	key := toml.Key{"launch", "min_nodes"}
 	least := c.job.Launch.MinNodes
@@ -95,12 +95,12 @@ func (c *checker) checkMinNodes(root *position) {
 	case least > c.job.LeastNodes():
 		c.fault(root.at(key), key, "%s = %d is more than the %d that slurm.nodes lets the job start with", key, least, c.job.LeastNodes())
 	case c.job.Launch.Mode == "task":
-		c.fault(root.at(key), key, `%s needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`, key)
+		c.fault(root.at(key), key, `%s needs launch.mode = "agent": in "task" mode Slurm places the ranks, which cannot change`, key)
 	}
 }
 
-// checkChain checks what does not go with a chain. Elements of an array end at different times, and Slurm has no dependency by which the
-// elements of one array would each wait for their own of several others.
+// checkChain checks what cannot be combined with a chain. Elements of an array end at different times, and Slurm does not have a dependency
+// by which each element of an array waits for the same element of several other arrays.
 func (c *checker) checkChain(root *position) {
 	key := toml.Key{"slurm", "chain"}
 	if c.job.Links() < 2 || !c.hasNoFault(key.String()) {
@@ -108,7 +108,7 @@ func (c *checker) checkChain(root *position) {
 	}
 	if _, array := c.job.Slurm.Get("array"); array && !c.job.Slurm.Skips("array") && c.hasNoFault("slurm.array") {
 		c.fault(root.at(key), key,
-			"%s = %d: the elements of an array have no chain; leave slurm.array out and submit a job for each, or leave %s out",
+			"%s = %d: elements of an array cannot have a chain; leave slurm.array out and submit a job for each, or leave %s out",
 			key, c.job.Chain, key)
 	}
 	if c.job.Slurm.Skips("dependency") {
@@ -119,8 +119,8 @@ func (c *checker) checkChain(root *position) {
 }
 
 // checkPerTask checks what [slurm] counts per task. In agent mode Slurm's tasks are the agents, one a node, and
-// not the ranks: cpus_per_task is turned into the cores of all ranks of a node, and other
-// options cannot be.
+// not the ranks: ddpbatch converts cpus_per_task into the cores of all ranks of a node, and refuses
+// other options.
 func (c *checker) checkPerTask(root *position) {
 	if c.job.Launch.Mode != "agent" || !c.hasNoFault("launch.mode", "launch.nproc_per_node") {
 		return
@@ -140,31 +140,31 @@ func (c *checker) checkTasks(j *Job, at *position, table toml.Key) {
 	if j.CPUsPerRank() > 0 && len(j.Launch.NprocPerNode.Counts) == 0 {
 		key := below(table, "cpus_per_task")
 		c.fault(at.below("cpus_per_task"), key,
-			"%s is per rank, so that launch.nproc_per_node must be a number: write one, or leave %s out "+
+			"%s is per rank, so launch.nproc_per_node must be a number: write one, or leave %s out "+
 				"and ask for whole nodes with slurm.exclusive = true", key, key)
 	}
 	for _, name := range []string{"gpus_per_task", "tres_per_task"} {
 		if _, given := j.Slurm.Get(name); given {
 			key := below(table, name)
 			c.fault(at.below(name), key,
-				`%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: `+
-					"write %s.gpus_per_node", key, table)
+				`%s: with launch.mode = "agent" srun starts one task a node, so the option would count once for all ranks of a node; `+
+					"set %s.gpus_per_node instead", key, table)
 		}
 	}
 	const perSocket = "gpus_per_socket"
 	if _, given := j.Slurm.Get(perSocket); given {
 		key := below(table, perSocket)
 		c.fault(at.below(perSocket), key,
-			`%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for `+
-				"those of the node: write %s.gpus_per_node", key, table)
+			`%s: with launch.mode = "agent" srun starts one task a node, so the option would count the sockets of that task, not `+
+				"those of the node; set %s.gpus_per_node instead", key, table)
 	}
 }
 
-// checkTrainer checks that the built-in trainer is told what to train, on what.
+// checkTrainer checks [train], for the built-in trainer.
 func (c *checker) checkTrainer(values map[string]any, root *position) {
 	train, given := values["train"].(map[string]any)
 	if !given {
-		c.fault(root, toml.Key{"train"}, "a job needs [train], for the built-in trainer, or launch.command, for one of your own")
+		c.fault(root, toml.Key{"train"}, "a job needs [train], for the built-in trainer, or launch.command, for your own program")
 		return
 	}
 	for _, name := range []string{"model", "data"} {
@@ -176,12 +176,12 @@ func (c *checker) checkTrainer(values map[string]any, root *position) {
 	c.checkMemory(root)
 	if best := (toml.Key{"checkpoint", "keep_best"}); c.job.Checkpoint.KeepBest > 0 && c.job.Train.Evaluate.Best == "" &&
 		c.hasNoFault(best.String(), "train.evaluate.best") {
-		c.fault(root.at(best), best, `%s needs train.evaluate.best, which says by what: write "loss" or "accuracy"`, best)
+		c.fault(root.at(best), best, `%s needs train.evaluate.best, which says what decides: write "loss" or "accuracy"`, best)
 	}
 }
 
-// checkMemory checks that one thread at least has the memory to encode checkpoints. What ddp.compress keeps comes on top, and is known only
-// to the trainer.
+// checkMemory checks that at least one thread has enough memory to encode checkpoints. ddp.compress needs additional memory, which only the
+// trainer knows.
 func (c *checker) checkMemory(root *position) {
 	key := toml.Key{"checkpoint", "memory"}
 	memory := c.job.Checkpoint.Memory
@@ -190,12 +190,12 @@ func (c *checker) checkMemory(root *position) {
 		c.hasNoFault(key.String(), "checkpoint.codec", "checkpoint.replicate") {
 		const mega = 1 << 20
 		needs := (least + mega - 1) / mega
-		c.fault(root.at(key), key, "%s is %.3gM, and one thread takes %dM to encode: raise it to %dM or more, or leave it out",
+		c.fault(root.at(key), key, "%s is %.3gM, but one thread needs %dM to encode: raise it to %dM or more, or leave it out",
 			key, float64(memory)/mega, needs, needs)
 	}
 }
 
-// addErrors notes what another package says is wrong with its part of the job: one error or several joined, each of which begins
+// addErrors adds the errors of another package about its part of the job as faults. err is one error or several joined; each begins
 // with its key, below prefix.
 func (c *checker) addErrors(root *position, prefix string, err error) {
 	if err == nil {
@@ -214,7 +214,7 @@ func (c *checker) addErrors(root *position, prefix string, err error) {
 	}
 }
 
-// hasNoFault reports whether none of the keys, nor any table round them, has a fault.
+// hasNoFault reports whether neither the keys nor the tables around them have a fault.
 func (c *checker) hasNoFault(keys ...string) bool {
 	for _, key := range keys {
 		for ; key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {

@@ -29,7 +29,7 @@ func TestBadLaunchValuesAreFaults(t *testing.T) {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil)
 	}
 	checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\nmode = \"task\"\nmin_nodes = 1\ncommand = [\"true\"]", nil,
-		`job.toml:5:1: launch.min_nodes needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`)
+		`job.toml:5:1: launch.min_nodes needs launch.mode = "agent": in "task" mode Slurm places the ranks, which cannot change`)
 }
 
 func TestBadMetricsKeysAreFaults(t *testing.T) {
@@ -126,14 +126,14 @@ func TestMemorySizesHaveUnits(t *testing.T) {
 
 func TestContradictingCheckpointKeysAreFaults(t *testing.T) {
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nkeep_best = 2"+builtin, nil,
-		`job.toml:3:1: checkpoint.keep_best needs train.evaluate.best, which says by what: write "loss" or "accuracy"`)
+		`job.toml:3:1: checkpoint.keep_best needs train.evaluate.best, which says what decides: write "loss" or "accuracy"`)
 	checkFaults(t, "name = \"x\"\n[checkpoint]\ncodec = \"none\"\ndelta = 3"+command, nil,
 		`job.toml:4:1: checkpoint.delta is 3 and codec is "none": a delta is smaller only if it is compressed; leave one of them out`)
 }
 
 // Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
 func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
-	const want = `checkpoint.delta = 3 counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out`
+	const want = `checkpoint.delta = 3 has no effect with checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out`
 	for _, test := range []struct {
 		src, place string
 		sets       []string
@@ -160,10 +160,10 @@ func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
 
 // Memory in which not even one thread can encode is refused before there is a job, where there is something to encode.
 func TestMemoryThatCanNeverDoIsRefused(t *testing.T) {
-	const want = `job.toml:3:1: checkpoint.memory is 5M, and one thread takes 6M to encode: raise it to 6M or more, or leave it out`
+	const want = `job.toml:3:1: checkpoint.memory is 5M, but one thread needs 6M to encode: raise it to 6M or more, or leave it out`
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"5M\""+builtin, nil, want)
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"6M\"\nlocal = \"/scratch\"\nreplicate = true"+builtin, nil,
-		`job.toml:3:1: checkpoint.memory is 6M, and one thread takes 7M to encode: raise it to 7M or more, or leave it out`)
+		`job.toml:3:1: checkpoint.memory is 6M, but one thread needs 7M to encode: raise it to 7M or more, or leave it out`)
 	for _, fine := range []string{"memory = \"6M\"" + builtin, "memory = \"5M\"\ncodec = \"none\"" + builtin, "memory = \"5M\"" + command} {
 		checkFaults(t, "name = \"x\"\n[checkpoint]\n"+fine, nil)
 	}
@@ -175,7 +175,7 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		want      []string
 	}{
 		{"a list of ranks for other nodes", "name = \"x\"\nslurm.nodes = 3\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
-			`job.toml:3:8: launch.nproc_per_node lists 2 nodes, and slurm.nodes is 3: give one number per node, or a single one`,
+			`job.toml:3:8: launch.nproc_per_node lists 2 nodes, but slurm.nodes is 3: write one number for each node, or a single one`,
 		}},
 		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
 			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, or a range such as "2-4", not the text "3"`,
@@ -189,19 +189,19 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		{"a table that does nothing", "name = \"x\"\n[code]\nmax_files = 3" + builtin,
 			[]string{`job.toml:2:2: code needs the key snapshot`}},
 		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
-			`job.toml:4:1: launch.nproc_per_node must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
+			`job.toml:4:1: launch.nproc_per_node must be one number if launch.mode is "task": srun starts the same number of tasks on every node`,
 		}},
 		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
 			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
 		}},
 		{"cores per rank, and nobody knows how many ranks",
 			"name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
-				`job.toml:3:1: slurm.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
+				`job.toml:3:1: slurm.cpus_per_task is per rank, so launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
 			}},
 		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command,
 			[]string{
-				`job.toml:3:1: slurm.gpus_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
-				`job.toml:4:1: slurm.tres_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+				`job.toml:3:1: slurm.gpus_per_task: with launch.mode = "agent" srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,
+				`job.toml:4:1: slurm.tres_per_task: with launch.mode = "agent" srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,
 			}},
 		{"per task, and the tasks are ranks", "name = \"x\"\nslurm.gpus_per_task = 1\n[launch]\nmode = \"task\"\ncommand = [\"a\"]", nil},
 		{"what a script cannot hold",
@@ -245,10 +245,10 @@ func TestNodeRanges(t *testing.T) {
 	for text, want := range map[string]string{
 		"launch.min_nodes = 3":   "job.toml:3:8: launch.min_nodes = 3 is more than the 2 that slurm.nodes lets the job start with",
 		"launch.min_nodes = 5":   `job.toml:3:8: launch.min_nodes = 5 is more than slurm.nodes = 4`,
-		"launch.mode = \"task\"": `job.toml:2:7: slurm.nodes = "2-4" needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`,
+		"launch.mode = \"task\"": `job.toml:2:7: slurm.nodes = "2-4" needs launch.mode = "agent": in "task" mode srun must know how many tasks to start`,
 		"launch.nproc_per_node = [1, 1, 1, " +
-			"1]": `job.toml:2:7: slurm.nodes = "2-4" does not go with a list in launch.nproc_per_node, which has a number for ` +
-			"each node: write one number for all, or how many nodes there are",
+			"1]": `job.toml:2:7: slurm.nodes = "2-4" cannot be combined with a list in launch.nproc_per_node, which has a number for ` +
+			"each node: write one number for all nodes there, or one number of nodes here",
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = \"2-4\"\n"+text+"\nlaunch.command = [\"true\"]", nil, want)
 	}
@@ -257,8 +257,8 @@ func TestNodeRanges(t *testing.T) {
 func TestGPUsCountedByTasksAreFaultsInAgentMode(t *testing.T) {
 	for line, want := range map[string]string{
 		"slurm.gpus_per_socket = " +
-			"2": `job.toml:2:7: slurm.gpus_per_socket would count for the sockets of srun's one task a node where launch.mode is "agent", ` +
-			`and not for those of the node: write slurm.gpus_per_node`,
+			"2": `job.toml:2:7: slurm.gpus_per_socket: with launch.mode = "agent" srun starts one task a node, so the option would ` +
+			`count the sockets of that task, not those of the node; set slurm.gpus_per_node instead`,
 		`slurm.extra = ["--gpus-per-task=1"]`: `job.toml:2:7: slurm.extra: sbatch option "--gpus-per-task=1": with launch.mode = "agent" ` +
 			`srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,
 	} {

@@ -114,7 +114,7 @@ func (n *node) show(key toml.Key) string {
 func jobRows() []keyRow {
 	return []keyRow{
 		{key: "schema", read: taking("whole number", schemaVersion)},
-		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", rundir.IsJobName,
+		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, not beginning with . or -", rundir.IsJobName,
 			func(j *Job) *string { return &j.Name }), need: true},
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
 		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
@@ -238,7 +238,7 @@ var variablePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustC
 func variable(j *Job, key toml.Key, v any) error {
 	name := key[len(key)-1]
 	if !variablePattern().MatchString(name) {
-		return fmt.Errorf("%s is no name for an environment variable: use letters, digits and _", short(name))
+		return fmt.Errorf("%s is not a name for an environment variable: use letters, digits and _", short(name))
 	}
 	value, ok := v.(string)
 	if !ok || !noNUL(value) {

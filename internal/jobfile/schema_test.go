@@ -46,8 +46,8 @@ func TestBadValuesAreFaults(t *testing.T) {
 		{"setup", "venv", `""`, `setup.venv must be one line of text, not the text ""`},
 		{"setup.env", "A", `1`, `setup.env.A must be text without NUL, in quotes, not 1`},
 		{"setup.env", "A", `"\u0000"`, `setup.env.A must be text without NUL, in quotes, not the text "\x00"`},
-		{"setup.env", "1A", `"x"`, `"1A" is no name for an environment variable: use letters, digits and _`},
-		{"setup.env", `"A=B"`, `"x"`, `"A=B" is no name for an environment variable: use letters, digits and _`},
+		{"setup.env", "1A", `"x"`, `"1A" is not a name for an environment variable: use letters, digits and _`},
+		{"setup.env", `"A=B"`, `"x"`, `"A=B" is not a name for an environment variable: use letters, digits and _`},
 		{"setup", "env", `["A=B"]`, `setup.env must be a table, not a list`},
 		{"launch", "nproc_per_node", `0`, nprocFault + `, not 0`},
 		{"launch", "nproc_per_node", `"tpu"`, nprocFault + `, not the text "tpu"`},
@@ -132,7 +132,7 @@ func trainedBeside(key string) []string {
 const nprocFault = `launch.nproc_per_node must be a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`
 
 func TestBadTopValuesAreFaults(t *testing.T) {
-	const names = `name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -`
+	const names = `name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, not beginning with . or -`
 	for _, test := range []struct {
 		src  string
 		want []string
@@ -152,7 +152,7 @@ func TestBadTopValuesAreFaults(t *testing.T) {
 		{"name = \"x\"\nworkdir = 1979-05-27",
 			[]string{`job.toml:2:1: workdir must be one line of text, not a date or time (write it in quotes)`}},
 		{"name = \"x\"\nworkdir = \"~bob/x\"",
-			[]string{`job.toml:2:1: workdir: only "~/", the home of the user who submits, is understood: write the path out`}},
+			[]string{`job.toml:2:1: workdir: only "~/", the home folder of the user who submits, is supported: write the full path`}},
 		{"name = \"x\"\nrun_dir = \"a\\u0007\"", []string{`job.toml:2:1: run_dir must be one line of text, not the text "a\a"`}},
 		{"name = \"x\"\nworkdir = \"a\\u202eb\"", []string{`job.toml:2:1: workdir must be one line of text, not the text "a\u202eb"`}},
 		{"name = \"x\"\nworkdir = \"a\\u009bb\"", []string{`job.toml:2:1: workdir must be one line of text, not the text "a\u009bb"`}},

@@ -15,19 +15,19 @@ import (
 	words "ddpbatch/internal/text"
 )
 
-// Setting is one key that some file or override gives a value, and where that stands.
+// Setting is the value of a key in a file or an override, with its position.
 type Setting struct {
 	Key    string `json:"key"` // dotted
 	Value  any    `json:"value"`
 	File   string `json:"file"`   // as it was given, or "--set a.b"
-	Line   int    `json:"line"`   // from 1; 0: of a --set
-	Column int    `json:"column"` // from 1, in characters; 0: of a --set
+	Line   int    `json:"line"`   // from 1; 0 for a --set
+	Column int    `json:"column"` // from 1, in characters; 0 for a --set
 
 	path toml.Key
 }
 
-// Settings are the keys of the defaults and of overrides, without those that others count over. What holds between keys is not checked, as
-// that is a matter of whole jobs.
+// Settings returns the settings of the defaults and of overrides, without those that others override. It does not check rules between keys,
+// which apply only to whole jobs.
 func (d *Defaults) Settings(sets []string) ([]Setting, error) {
 	c := newChecker("", nil)
 	c.isPart, c.defaults = true, d
@@ -42,7 +42,7 @@ func (d *Defaults) Settings(sets []string) ([]Setting, error) {
 	return c.settings(schema(), nil, values, root), nil
 }
 
-// JobSettings are the keys of a job, of its overrides, and of the defaults. The job is checked as by Parse.
+// JobSettings returns the settings of a job, of its overrides, and of the defaults. It checks the job as Parse does.
 func (d *Defaults) JobSettings(name, dir string, src []byte, sets []string) ([]Setting, []Fault, error) {
 	c := newChecker(name, src)
 	c.defaults = d
@@ -54,7 +54,7 @@ func (d *Defaults) JobSettings(name, dir string, src []byte, sets []string) ([]S
 	return c.settings(schema(), nil, values, root), warnings, nil
 }
 
-// settings are the keys of one table and of those below it: its own first, and all in the order of their names.
+// settings returns the settings of one table and of those below it: its own first, and all sorted by name.
 func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *position) (all []Setting) {
 	var tables []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -65,7 +65,7 @@ func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *pos
 		}
 		s := Setting{Key: path.String(), Value: values[name], path: path}
 		if where.text != "" && child.read != nil && child.read(emptyJob(), path, s.Value) != nil {
-			s.Value = where.text // which is what value has read
+			s.Value = where.text // as in value
 		}
 		s.File, s.Line, s.Column = c.place(where)
 		all = append(all, s)
@@ -77,7 +77,7 @@ func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *pos
 	return all
 }
 
-// childOrSwept is child, and of a key that [sweep] has a node without a reader.
+// childOrSwept is like child, but returns a node without a reader for keys that [sweep] has.
 func (n *node) childOrSwept(name string) *node {
 	if child := n.child(name); child != nil {
 		return child
@@ -85,7 +85,7 @@ func (n *node) childOrSwept(name string) *node {
 	return &node{}
 }
 
-// Redacted is the setting without what may be secret.
+// Redacted returns the setting without what may be secret.
 func (s Setting) Redacted() Setting {
 	switch v := s.Value.(type) {
 	case string:
@@ -102,7 +102,7 @@ func (s Setting) Redacted() Setting {
 			if i > 0 {
 				before, _ = v[i-1].(string)
 			}
-			if isText { // which may be a word of a command
+			if isText { // it may be a word of a command
 				items[i] = redact.Words([]string{before, text})[1]
 			}
 		}
@@ -116,7 +116,7 @@ func (s Setting) Redacted() Setting {
 	return s
 }
 
-// redactTables is a list of tables without what may be secret.
+// redactTables returns a list of tables without what may be secret.
 func redactTables(tables []map[string]any) []map[string]any {
 	shown := make([]map[string]any, len(tables))
 	for i, table := range tables {
@@ -128,10 +128,10 @@ func redactTables(tables []map[string]any) []map[string]any {
 	return shown
 }
 
-// Origin says where the setting stands, as a fault does.
+// Origin returns the position of the setting in the form that faults use.
 func (s Setting) Origin() string { return Fault{File: s.File, Line: s.Line, Column: s.Column}.where() }
 
-// WriteTOML writes settings as a job file has them; with origins, each with a comment that says where it stands.
+// WriteTOML writes settings in the form of a job file. If origins, each setting has a comment with its position.
 func WriteTOML(w io.Writer, settings []Setting, origins bool) error {
 	out := bufio.NewWriter(w)
 	var open toml.Key
@@ -156,9 +156,9 @@ func WriteTOML(w io.Writer, settings []Setting, origins bool) error {
 	return out.Flush()
 }
 
-// tomlValue writes a value on one line. What a terminal may obey is escaped.
+// tomlValue formats a value on one line. It escapes characters that may control a terminal.
 func tomlValue(v any) (string, error) {
-	if tables, ok := v.([]map[string]any); ok { // which the encoder writes on lines of their own
+	if tables, ok := v.([]map[string]any); ok { // the encoder would write them on lines of their own
 		return inlineTables(tables)
 	}
 	var out bytes.Buffer
@@ -166,7 +166,7 @@ func tomlValue(v any) (string, error) {
 		return "", err
 	}
 	var safe strings.Builder
-	for _, r := range strings.TrimSuffix(strings.TrimPrefix(out.String(), "v = "), "\n") { // Unsafe ones can be within strings only
+	for _, r := range strings.TrimSuffix(strings.TrimPrefix(out.String(), "v = "), "\n") { // unsafe characters are only in strings
 		if words.Unsafe(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
 		} else {
@@ -176,7 +176,7 @@ func tomlValue(v any) (string, error) {
 	return safe.String(), nil
 }
 
-// inlineTables writes a list of tables on one line.
+// inlineTables formats a list of tables on one line.
 func inlineTables(tables []map[string]any) (string, error) {
 	items := make([]string, len(tables))
 	for i, table := range tables {

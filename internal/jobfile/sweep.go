@@ -13,17 +13,18 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Sweep is [sweep]: one job several times, with other values for some of its keys. Each element of one array has one combination of them.
+// Sweep is [sweep]: one job several times, with different values for some of its keys. Each element of an array has one combination of
+// values.
 type Sweep struct {
 	Mode     string     `json:"mode"`               // "product": each value with each of the others, the last key fastest | "zip"
 	Parallel int        `json:"parallel,omitempty"` // how many elements may run at once; 0: all
 	Keys     []SweptKey `json:"keys"`               // in the order of the file
 }
 
-// SweptKey is a key of the job file, and its values. The keys of a zip have as many values each.
+// SweptKey is a key of the job file, and its values. All keys of a zip have the same number of values.
 type SweptKey struct {
 	Key    string   `json:"key"`    // dotted: "train.optimizer.lr"
-	Values []string `json:"values"` // as TOML has them
+	Values []string `json:"values"` // in the form of TOML
 }
 
 const (
@@ -36,7 +37,7 @@ const (
 	maxSwept    = 64     // keys of a sweep
 )
 
-// Len is how many elements the sweep has; more than maxElements where there are too many to count.
+// Len returns how many elements the sweep has, or maxElements + 1 if there are more than maxElements.
 func (s *Sweep) Len() int {
 	if s.Mode == zip {
 		return len(s.Keys[0].Values)
@@ -55,7 +56,7 @@ func (s *Sweep) sets(key string) bool {
 	return slices.ContainsFunc(s.Keys, func(k SweptKey) bool { return k.Key == key })
 }
 
-// values are those of one element, as TOML has them, in the order of the keys.
+// values returns the values of one element, in the form of TOML, in the order of the keys.
 func (s *Sweep) values(index int) []string {
 	values := make([]string, len(s.Keys))
 	for i, key := range slices.Backward(s.Keys) {
@@ -68,7 +69,7 @@ func (s *Sweep) values(index int) []string {
 	return values
 }
 
-// array has an index for each element.
+// array returns an array with an index for each element.
 func (s *Sweep) array() slurm.Array {
 	array := slurm.Array{Limit: s.Parallel}
 	for i := range s.Len() {
@@ -77,7 +78,7 @@ func (s *Sweep) array() slurm.Array {
 	return array
 }
 
-// check says what is wrong with a sweep that comes from a spec, which another user may have written.
+// check returns an error if a sweep from a spec, which another user may have written, is not valid.
 func (s *Sweep) check() error {
 	if s.Mode != product && s.Mode != zip || len(s.Keys) == 0 || len(s.Keys) > maxSwept {
 		return errors.New("its sweep has no keys, or no mode, or too many keys")
@@ -93,7 +94,7 @@ func (s *Sweep) check() error {
 	return nil
 }
 
-// Columns name the keys in short: by their last parts, as many as tell them from each other.
+// Columns returns short names of the keys: as many of their last parts as distinguish them.
 func (s *Sweep) Columns() []string {
 	columns := make([]string, len(s.Keys))
 	for i, key := range s.Keys {
@@ -108,13 +109,13 @@ func (s *Sweep) Columns() []string {
 	return columns
 }
 
-// lastParts is the end of a dotted key.
+// lastParts returns the last parts of a dotted key.
 func lastParts(key string, parts int) string {
 	all := strings.Split(key, ".")
 	return strings.Join(all[max(0, len(all)-parts):], ".")
 }
 
-// Shown are the values of an element for a person, in the order of the keys. What may be secret is blanked.
+// Shown returns the values of an element for a person, in the order of the keys. It hides what may be secret.
 func (s *Sweep) Shown(index int) []string {
 	shown := s.values(index)
 	for i, text := range shown {
@@ -128,7 +129,7 @@ func (s *Sweep) Shown(index int) []string {
 	return shown
 }
 
-// Given are the values of an element by their keys, for a program. What may be secret is blanked.
+// Given returns the values of an element by their keys, for a program. It hides what may be secret.
 func (s *Sweep) Given(index int) map[string]any {
 	given := make(map[string]any, len(s.Keys))
 	for i, text := range s.values(index) {
@@ -137,7 +138,7 @@ func (s *Sweep) Given(index int) map[string]any {
 	return given
 }
 
-// redacted is the value of a swept key less what may be secret, which may also be an item of it: a word of a command.
+// redacted returns the value of a swept key without what may be secret. That may also be an item of it: a word of a command.
 func redacted(key, text string) any { return Setting{Key: key, Value: valueOf(text)}.Redacted().Value }
 
 const (
@@ -145,8 +146,8 @@ const (
 	maxName  = 120 // bytes
 )
 
-// Name says an element's values in a name for a file: lr=0.1,seed=1. Two elements may have the same, where values are long, or hold what
-// has no place in the name of a file.
+// Name returns an element's values in the form of a file name: lr=0.1,seed=1. Two elements may have the same name if values are long or
+// contain characters that do not belong in a file name.
 func (s *Sweep) Name(index int) string {
 	columns := s.Columns()
 	var parts []string
@@ -156,7 +157,7 @@ func (s *Sweep) Name(index int) string {
 	return words.Cut(strings.Join(parts, ","), maxName)
 }
 
-// inName is a character of a value as it stands in an element's name.
+// inName maps a character of a value to one of an element's name.
 func inName(r rune) rune {
 	if r < 0x80 && (r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._+-", r)) {
 		return r
@@ -164,13 +165,13 @@ func inName(r rune) rune {
 	return '_'
 }
 
-// Array is the array that the job asks for; nil where it asks for none.
+// Array returns the array that the job asks for, or nil if it does not ask for one.
 func (j *Job) Array() (*slurm.Array, error) {
 	text, asks := j.Slurm.Get("array")
 	switch {
 	case !asks || j.Slurm.Skips("array"):
 		return nil, nil
-	case j.Sweep != nil: // which may have more elements than ParseArray takes
+	case j.Sweep != nil: // it may have more elements than ParseArray accepts
 		array := j.Sweep.array()
 		return &array, nil
 	}
@@ -178,7 +179,7 @@ func (j *Job) Array() (*slurm.Array, error) {
 	return &array, err
 }
 
-// Of is the job of a run, which it is, or of an element of its array: of a sweep that is another for each of them.
+// Of returns the job of a run or of an element of its array. In a sweep each element has a job of its own.
 func (j *Job) Of(d *rundir.Dir) (*Job, error) {
 	index, isElement := d.Index()
 	if !isElement || j.Sweep == nil {
@@ -187,14 +188,14 @@ func (j *Job) Of(d *rundir.Dir) (*Job, error) {
 	return j.Element(index)
 }
 
-// Element is the job of one element of a sweep, with its values set.
+// Element returns the job of one element of a sweep, with its values set.
 func (j *Job) Element(index int) (*Job, error) {
 	if index < 0 || index >= j.Sweep.Len() {
-		return nil, fmt.Errorf("the sweep has %s, and none has the number %d", words.Plural(j.Sweep.Len(), "element"), index)
+		return nil, fmt.Errorf("the sweep has %s; element %d does not exist", words.Plural(j.Sweep.Len(), "element"), index)
 	}
 	alone := *j
 	alone.Sweep = nil
-	data, err := json.Marshal(alone) // for a copy that shares nothing
+	data, err := json.Marshal(alone) // a deep copy
 	if err != nil {
 		return nil, fmt.Errorf("write the job as JSON: %w", err)
 	}
@@ -207,7 +208,7 @@ func (j *Job) Element(index int) (*Job, error) {
 		n := schema()
 		for _, name := range key {
 			if n = n.child(name); n == nil {
-				return nil, fmt.Errorf("set the values of element %d: there is no key %s", index, j.Sweep.Keys[i].Key)
+				return nil, fmt.Errorf("set the values of element %d: unknown key %s", index, j.Sweep.Keys[i].Key)
 			}
 		}
 		if n.read == nil {
@@ -220,14 +221,14 @@ func (j *Job) Element(index int) (*Job, error) {
 	return &element, nil
 }
 
-// valueOf reads what textOf wrote.
+// valueOf parses what textOf wrote.
 func valueOf(text string) any { return overrideValue(text) }
 
-// textOf writes a value as TOML has it; ok is false for a table, or a date, which no key takes.
+// textOf formats a value in the form of TOML. ok is false for a table or a date, which are not values of keys.
 func textOf(v any) (text string, ok bool) {
 	switch v := v.(type) {
 	case string:
-		quoted, err := json.Marshal(v) // whose escapes are TOML's, too, but it has none for DEL
+		quoted, err := json.Marshal(v) // its escapes are also TOML's, but it does not escape DEL
 		return strings.ReplaceAll(string(quoted), "\x7f", `\u007f`), err == nil
 	case int64, bool:
 		return fmt.Sprint(v), true
@@ -245,7 +246,7 @@ func textOf(v any) (text string, ok bool) {
 	return "", false
 }
 
-// floatText writes a number so that TOML reads a float again.
+// floatText formats a number so that TOML reads it as a float.
 func floatText(x float64) string {
 	text := strconv.FormatFloat(x, 'g', -1, 64)
 	if !strings.ContainsAny(text, ".eIN") {

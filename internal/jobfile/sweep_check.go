@@ -8,7 +8,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// said is what a fault or a warning tells.
+// said identifies a fault or a warning: its position and its message.
 type said struct {
 	at, set, file int
 	msg           string
@@ -16,15 +16,15 @@ type said struct {
 
 func (f finding) said() said { return said{f.at.offset, f.at.set, f.at.file, f.msg} }
 
-// checkElements checks each element of a sweep as if its values stood in the file, and makes the job that of the first, with the sweep.
-// What is wrong with several elements is told once. What the file alone lacks, and each element sets, is no fault.
+// checkElements checks each element of a sweep as if its values were in the file. It sets the job to that of the first element, with the
+// sweep. It reports a fault of several elements once. A key that the file lacks is not a fault if each element sets it.
 func (c *checker) checkElements(s *sweep, values map[string]any, root *position, dir string) {
 	alone, known := map[said]bool{}, map[said]bool{}
 	for _, f := range slices.Concat(c.faults[s.faults:], c.warnings[s.warnings:]) {
 		alone[f.said()] = true
 	}
 	c.faults, c.warnings, c.job = c.faults[:s.faults], c.warnings[:s.warnings], nil
-	values, root = overlay(nil, values, &position{}, root) // elements set keys in these
+	values, root = overlay(nil, values, &position{}, root) // copies, in which elements set keys
 	for index := range s.job.Len() {
 		e := &checker{name: c.name, src: c.src, sets: c.sets, job: emptyJob()}
 		e.job.Slurm.List = slices.Clone(s.array)
@@ -66,18 +66,18 @@ func (c *checker) checkElements(s *sweep, values map[string]any, root *position,
 	c.warnOfExport(s, root)
 }
 
-// warnOfExport warns where each element writes its model to one file.
+// warnOfExport warns if all elements write their models to the same file.
 func (c *checker) warnOfExport(s *sweep, root *position) {
 	key := toml.Key{"train", "export"}
 	if c.job != nil && c.job.Builtin() && c.job.Train.Export != "" && s.job.Len() > 1 &&
 		!slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, key) }) {
-		c.warn(root, key, "each element of the sweep writes %s, so that one of them stays: "+
-			"sweep it, too, or leave it out and use \"ddpbatch ckpt export\"", key)
+		c.warn(root, key, "all elements of the sweep write the file %s, so only one model remains: "+
+			"sweep the key, too, or leave it out and use \"ddpbatch ckpt export\"", key)
 	}
 }
 
-// checkAlike takes the first element's job for that of the sweep, and notes where another element is more than that job with the values
-// of its keys set, or wants another batch script.
+// checkAlike uses the first element's job as that of the sweep. It adds a fault if another element differs from that job in more than the
+// values of its keys, or needs another batch script.
 func (c *checker) checkAlike(s *sweep, e *checker, index int, root *position) {
 	job := e.job
 	if c.job == nil {
@@ -93,9 +93,9 @@ func (c *checker) checkAlike(s *sweep, e *checker, index int, root *position) {
 	case !reflect.DeepEqual(c.job.BatchScript(""), job.BatchScript("")):
 		e.fault(s.at, toml.Key{"sweep"}, "the sweep changes the batch script, which all elements share: %s", instead)
 	case !reflect.DeepEqual(own, job):
-		e.fault(s.at, toml.Key{"sweep"}, "the keys of the sweep decide over each other: %s", instead)
+		e.fault(s.at, toml.Key{"sweep"}, "the keys of the sweep affect each other: %s", instead)
 	case job.Slurm.Skips("array"):
 		skip := toml.Key{"slurm", "skip"}
-		e.fault(root.at(skip), skip, "%s: the elements of [sweep] are one array, so that --array cannot be left out", skip)
+		e.fault(root.at(skip), skip, "%s: the elements of [sweep] are one array, so --array cannot be skipped", skip)
 	}
 }

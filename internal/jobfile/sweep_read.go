@@ -29,13 +29,13 @@ type sweep struct {
 	at    *position
 	job   *Sweep
 	keys  []sweptKey
-	array []slurm.Option // by which sbatch makes the elements
+	array []slurm.Option // the option by which sbatch makes the elements
 
 	faults, warnings int // how many there were before the tables were checked
 }
 
-// takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so
-// that an override (--set sweep={}) takes a sweep away.
+// takeSweep removes [sweep] from a file's tables, and reads it. It returns nil if there is none, or if it has a fault. A table without keys
+// counts as none, so that an override (--set sweep={}) removes a sweep.
 func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 	v, given := values["sweep"]
 	delete(values, "sweep")
@@ -49,12 +49,12 @@ func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 	}
 	s, before := &sweep{at: at, job: sweepOf(c.job)}, len(c.faults)
 	c.sweepTable(s, nil, table, at)
-	c.job.Sweep = nil // that of the first element has it
+	c.job.Sweep = nil // checkAlike sets it in the job of the first element
 	if len(s.keys) == 0 && len(c.faults) == before {
-		c.fault(at, key, `[sweep] has no key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`)
+		c.fault(at, key, `[sweep] does not name a key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`)
 	}
 	if len(s.keys) > maxSwept {
-		c.fault(at, key, "the sweep has %d keys: at most %d", len(s.keys), maxSwept)
+		c.fault(at, key, "the sweep has %d keys; at most %d are allowed", len(s.keys), maxSwept)
 	}
 	c.besideSweep(s, values, root)
 	for _, k := range s.keys {
@@ -69,7 +69,7 @@ func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 		return nil
 	}
 	s.array = []slurm.Option{{Name: "array", Value: s.job.array().String()}}
-	c.job.Slurm.List = slices.Clone(s.array) // before anything is checked against it
+	c.job.Slurm.List = slices.Clone(s.array) // other keys are checked against it
 	s.faults, s.warnings = len(c.faults), len(c.warnings)
 	return s
 }
@@ -94,7 +94,7 @@ func (c *checker) sweepTable(s *sweep, path toml.Key, table map[string]any, at *
 
 // sweptKey reads one key of the job file and its values.
 func (c *checker) sweptKey(s *sweep, path toml.Key, v any, at *position) {
-	at = &position{offset: at.offset, set: at.set} // less the text of a --set, which is that of all values
+	at = &position{offset: at.offset, set: at.set} // without the text of a --set, which is that of all values
 	path, n, err := findSwept(path)
 	if err == nil {
 		err = sharedByAll(path)
@@ -111,14 +111,14 @@ func (c *checker) sweptKey(s *sweep, path toml.Key, v any, at *position) {
 		c.fault(at, toml.Key{"sweep", strings.Join(path, ".")}, "%s", err)
 		return
 	}
-	if before >= 0 { // an override of it, which may be spelled in another way
+	if before >= 0 { // an override of the key, which may be spelled differently
 		s.keys[before] = sweptKey{path, at, values}
 		return
 	}
 	s.keys = append(s.keys, sweptKey{path, at, values})
 }
 
-// findSwept is the key of the schema that a key of [sweep] means: a word without a point is the end of one below [train].
+// findSwept returns the key of the schema that a key of [sweep] means. A word without a dot is the last part of a key below [train].
 func findSwept(path toml.Key) (toml.Key, *node, error) {
 	n := schema()
 	if len(path) == 1 && n.keys[path[0]] == nil {
@@ -135,12 +135,12 @@ func findSwept(path toml.Key) (toml.Key, *node, error) {
 		n = child
 	}
 	if n.isTable() {
-		return path, nil, fmt.Errorf("[%s] is a table: sweep the keys that it has, each by its whole name", path)
+		return path, nil, fmt.Errorf("[%s] is a table: sweep its keys, each by its whole name", path)
 	}
 	return path, n, nil
 }
 
-// findShort is the one key below [train] whose last part is name.
+// findShort returns the only key below [train] whose last part is name.
 func findShort(name string) (toml.Key, *node, error) {
 	var found []string
 	all := map[string]string{} // by their last parts
@@ -172,8 +172,8 @@ func findShort(name string) (toml.Key, *node, error) {
 		`or a variable of the ranks, "setup.env.NAME"`, short(name))
 }
 
-// sharedByAll refuses keys that have one value for all elements. Whatever submit itself acts on belongs here: the batch script, the run
-// directory and what Slurm is asked for are one for all.
+// sharedByAll refuses keys that have the same value for all elements: all keys that submit itself uses, as all elements share the batch
+// script, the run directory and what the job asks of Slurm.
 func sharedByAll(path toml.Key) error {
 	key := strings.Join(path, ".")
 	one := []string{
@@ -183,14 +183,14 @@ func sharedByAll(path toml.Key) error {
 	}
 	for _, shared := range one {
 		if key == shared || strings.HasPrefix(key, shared+".") {
-			return fmt.Errorf("%s cannot be swept: all elements have one batch script, one run directory, and ask Slurm for the same; "+
+			return fmt.Errorf("%s cannot be swept: all elements share the batch script, the run directory, and what they ask of Slurm; "+
 				"submit a job for each value instead", key)
 		}
 	}
 	return nil
 }
 
-// sweptValues are the values of a key: a list, or a range of whole numbers.
+// sweptValues returns the values of a key: a list, or a range of whole numbers.
 func sweptValues(path toml.Key, n *node, v any) (values []any, err error) {
 	key := strings.Join(path, ".")
 	list, isList := v.([]any)
@@ -214,16 +214,16 @@ func sweptValues(path toml.Key, n *node, v any) (values []any, err error) {
 	values = slices.Clone(values)
 	for i, value := range values {
 		if n == schema().keys["setup"].keys["env"].any {
-			values[i] = asText(value) // a number is as good as its text, which ranges cannot be written as
+			values[i] = asText(value) // so that ranges, which give numbers, are possible here
 		}
 		if _, ok := textOf(values[i]); !ok {
-			return nil, fmt.Errorf("value %d of %s is %s, which no key takes", i+1, key, describe(value))
+			return nil, fmt.Errorf("value %d of %s is %s, which cannot be a value of a key", i+1, key, describe(value))
 		}
 	}
 	return values, nil
 }
 
-// asText is what a number, true or false is as the value of a variable; other values stay.
+// asText returns the text of a number, true or false, and other values unchanged.
 func asText(v any) any {
 	switch v.(type) {
 	case int64, float64, bool:
@@ -235,7 +235,7 @@ func asText(v any) any {
 
 var rangePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+)-([0-9]+)(?::([0-9]+))?$`) })
 
-// wholeRange reads what rangePattern matches: "1-5", from 1 to 5, or "1-9:2", every second of them.
+// wholeRange reads what rangePattern matches: "1-5" is 1 to 5, and "1-9:2" is every second number of 1 to 9.
 func wholeRange(text string) ([]any, error) {
 	parts := rangePattern().FindStringSubmatch(text)
 	first, err1 := strconv.ParseInt(parts[1], 10, 64)
@@ -245,9 +245,9 @@ func wholeRange(text string) ([]any, error) {
 	case err1 != nil || err2 != nil || err3 != nil:
 		return nil, fmt.Errorf("the range %s has a number that is too large", short(text))
 	case last < first:
-		return nil, fmt.Errorf("the range %s runs backwards", short(text))
+		return nil, fmt.Errorf("the range %s runs backwards; write the lower number first", short(text))
 	case step == 0:
-		return nil, fmt.Errorf("the step of the range %s is 0", short(text))
+		return nil, fmt.Errorf("the step of the range %s is 0; write 1 or more", short(text))
 	case (last-first)/step >= maxElements:
 		return nil, fmt.Errorf("the range %s is too long: a sweep has at most %d elements", short(text), maxElements)
 	}
@@ -258,16 +258,16 @@ func wholeRange(text string) ([]any, error) {
 	return values, nil
 }
 
-// besideSweep notes what does not go with a sweep.
+// besideSweep adds faults for what cannot be combined with a sweep.
 func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
 	table, _ := values["slurm"].(map[string]any)
 	if key := (toml.Key{"slurm", "array"}); table["array"] != nil {
-		c.fault(root.at(key), key, "%s does not go with [sweep], which makes the array: "+
-			"for how many elements may run at once write sweep.parallel = N", key)
+		c.fault(root.at(key), key, "%s cannot be combined with [sweep], which makes the array: "+
+			"to limit how many elements run at once, write sweep.parallel = N", key)
 	}
 	if links, _ := table["chain"].(int64); links > 1 {
 		key := toml.Key{"slurm", "chain"}
-		c.fault(root.at(key), key, "%s does not go with [sweep], whose elements end at different times: "+
+		c.fault(root.at(key), key, "%s cannot be combined with [sweep], whose elements end at different times: "+
 			"submit a job for each value, or leave it out", key)
 	}
 	for i, o := range c.sets {
@@ -275,20 +275,21 @@ func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
 		o.apply(given, at, &position{})
 		for _, k := range s.keys {
 			if _, _, sets := lookUp(given, at, k.path); sets {
-				c.fault(&position{set: i + 1}, o.path, "the sweep sets %s in each element, so that this would count for nothing: "+
-					"set its values, --set 'sweep.%s=[...]', or take the sweep away, --set sweep={}", k.path, k.path)
+				c.fault(&position{set: i + 1}, o.path, "the sweep sets %s in each element, so this would have no effect: "+
+					"set its values, --set 'sweep.%s=[...]', or remove the sweep, --set sweep={}", k.path, k.path)
 				break
 			}
 		}
 	}
 }
 
-// countElements reports whether the keys make a sweep of a size that is possible, with no element twice.
+// countElements checks that the sweep has at most maxElements elements, and none of them twice. It adds faults, and returns false if there
+// are any.
 func (c *checker) countElements(s *sweep) bool {
 	for i, key := range s.job.Keys {
 		at, path := s.keys[i].at, toml.Key{"sweep", key.Key}
 		if first := s.job.Keys[0]; s.job.Mode == zip && len(key.Values) != len(first.Values) {
-			c.fault(at, path, `%s has %s and %s %d: with mode = "zip" each key has as many`,
+			c.fault(at, path, `%s has %s and %s %d: with mode = "zip" all keys must have the same number of values`,
 				key.Key, words.Plural(len(key.Values), "value"), first.Key, len(first.Values))
 			return false
 		}
@@ -315,7 +316,7 @@ func (c *checker) countElements(s *sweep) bool {
 	return true
 }
 
-// sweepOf is a job's sweep, which is made where there is none.
+// sweepOf returns a job's sweep, and makes one if there is none.
 func sweepOf(j *Job) *Sweep {
 	if j.Sweep == nil {
 		j.Sweep = &Sweep{Mode: product}

@@ -120,7 +120,7 @@ func TestSweptCommandsShowNoSecret(t *testing.T) {
 }
 
 func TestBadSweepsAreFaults(t *testing.T) {
-	const shared = " cannot be swept: all elements have one batch script, one run directory, and ask Slurm for the same; submit a " +
+	const shared = " cannot be swept: all elements share the batch script, the run directory, and what they ask of Slurm; submit a " +
 		"job for each value instead"
 	for _, test := range []struct{ line, want string }{
 		{`"train.optimizer.lrr" = [1]`, `unknown key train.optimizer.lrr: did you mean train.optimizer.lr?`},
@@ -129,10 +129,10 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`sed = [1]`, `unknown key "sed" in [sweep]: did you mean "train.seed"?`},
 		{`zzzzzzzzzzz = [1]`, `unknown key "zzzzzzzzzzz" in [sweep]: write a key of the job file, such as "train.optimizer.lr", or a variable of the ranks, "setup.env.NAME"`},
 		{`kind = ["mlp"]`, `"kind" in [sweep] may mean "train.data.kind", "train.model.kind", "train.optimizer.kind" or "train.schedule.kind": write the whole key`},
-		{`"train.optimizer" = [1]`, `[train.optimizer] is a table: sweep the keys that it has, each by its whole name`},
-		{`train = [1]`, `[train] is a table: sweep the keys that it has, each by its whole name`},
+		{`"train.optimizer" = [1]`, `[train.optimizer] is a table: sweep its keys, each by its whole name`},
+		{`train = [1]`, `[train] is a table: sweep its keys, each by its whole name`},
 		{`"slurm.time" = ["1:00:00"]`, `slurm.time` + shared},
-		{`slurm = [1]`, `[slurm] is a table: sweep the keys that it has, each by its whole name`},
+		{`slurm = [1]`, `[slurm] is a table: sweep its keys, each by its whole name`},
 		{`name = ["a"]`, `name` + shared},
 		{`run_dir = ["a"]`, `run_dir` + shared},
 		{`script_template = ["a"]`, `script_template` + shared},
@@ -145,21 +145,21 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`"setup.env.API_KEY" = "hush"`,
 			`setup.env.API_KEY must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not that text`},
 		{`"setup.env.API_KEY" = ["hush", "hush"]`, `values 1 and 2 of setup.env.API_KEY are the same`},
-		{`seed = "5-1"`, `the values of train.seed: the range "5-1" runs backwards`},
-		{`seed = "1-5:0"`, `the values of train.seed: the step of the range "1-5:0" is 0`},
+		{`seed = "5-1"`, `the values of train.seed: the range "5-1" runs backwards; write the lower number first`},
+		{`seed = "1-5:0"`, `the values of train.seed: the step of the range "1-5:0" is 0; write 1 or more`},
 		{`seed = "0-99999999999999999999"`, `the values of train.seed: the range "0-99999999999999999999" has a number that is too large`},
 		{`seed = "0-9223372036854775807"`,
 			`the values of train.seed: the range "0-9223372036854775807" is too long: a sweep has at most 10000 elements`},
 		{`seed = "1-10001"`, `the values of train.seed: the range "1-10001" is too long: a sweep has at most 10000 elements`},
 		{`seed = [1, 2, 1]`, `values 1 and 3 of train.seed are the same`},
-		{`"train.model" = [{ kind = "mlp" }]`, `[train.model] is a table: sweep the keys that it has, each by its whole name`},
-		{`seed = [{ a = 1 }]`, `value 1 of train.seed is a table, which no key takes`},
-		{`seed = [1979-05-27]`, `value 1 of train.seed is a date or time (write it in quotes), which no key takes`},
+		{`"train.model" = [{ kind = "mlp" }]`, `[train.model] is a table: sweep its keys, each by its whole name`},
+		{`seed = [{ a = 1 }]`, `value 1 of train.seed is a table, which cannot be a value of a key`},
+		{`seed = [1979-05-27]`, `value 1 of train.seed is a date or time (write it in quotes), which cannot be a value of a key`},
 		{`mode = "grid"`, `sweep.mode must be "product" or "zip", not the text "grid"`},
 		{`parallel = 0`, `sweep.parallel must be a whole number of at least 1, not 0`},
 		{`seed = [1, "x"]`, `train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 1 of the sweep, seed=x)`},
 		{`lr = [0.1, -1]`, `train.optimizer.lr: is -1, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 1 of the sweep, lr=-1)`},
-		{`"setup.env.1A" = ["x"]`, `"1A" is no name for an environment variable: use letters, digits and _ (element 0 of the sweep, 1A=x)`},
+		{`"setup.env.1A" = ["x"]`, `"1A" is not a name for an environment variable: use letters, digits and _ (element 0 of the sweep, 1A=x)`},
 		{`"setup.env.A" = [["x"]]`, `setup.env.A must be text without NUL, in quotes, not a list (element 0 of the sweep, A=__x__)`},
 	} {
 		t.Run(test.line, func(t *testing.T) {
@@ -175,17 +175,17 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 		want      []string
 	}{
 		{"no key", sweeping(`parallel = 2`), nil,
-			[]string{`job.toml:7:2: [sweep] has no key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`}},
+			[]string{`job.toml:7:2: [sweep] does not name a key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`}},
 		{"no table", "name = \"x\"\nsweep = 3\n" + command, nil, []string{`job.toml:2:1: sweep must be a table, not 3`}},
 		{"an array, too", "name = \"x\"\nslurm.array = \"0-3\"\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
-			[]string{`job.toml:2:7: slurm.array does not go with [sweep], which makes the array: for how many elements may run at once write sweep.parallel = N`}},
+			[]string{`job.toml:2:7: slurm.array cannot be combined with [sweep], which makes the array: to limit how many elements run at once, write sweep.parallel = N`}},
 		{"a chain, too", "name = \"x\"\nslurm.chain = 3\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
-			[]string{`job.toml:2:7: slurm.chain does not go with [sweep], whose elements end at different times: ` +
+			[]string{`job.toml:2:7: slurm.chain cannot be combined with [sweep], whose elements end at different times: ` +
 				`submit a job for each value, or leave it out`}},
 		{"no array", "name = \"x\"\nslurm.skip = [\"--array\"]\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
-			[]string{`job.toml:2:7: slurm.skip: the elements of [sweep] are one array, so that --array cannot be left out (element 0 of the sweep, seed=1)`}},
+			[]string{`job.toml:2:7: slurm.skip: the elements of [sweep] are one array, so --array cannot be skipped (element 0 of the sweep, seed=1)`}},
 		{"lists of two lengths", sweeping(`mode = "zip"`, `seed = "1-5"`, `lr = [0.1, 0.2]`), nil,
-			[]string{`job.toml:10:1: train.optimizer.lr has 2 values and train.seed 5: with mode = "zip" each key has as many`}},
+			[]string{`job.toml:10:1: train.optimizer.lr has 2 values and train.seed 5: with mode = "zip" all keys must have the same number of values`}},
 		{"an element twice", sweeping(`mode = "zip"`, `seed = [1, 2, 1]`, `lr = [0.1, 0.1, 0.1]`), nil,
 			[]string{`job.toml:7:2: elements 0 and 2 of the sweep have the same values`}},
 		{"a key twice", sweeping(`seed = [1]`, `"train.seed" = [2]`), nil,
@@ -194,20 +194,20 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 			[]string{`job.toml:7:2: the sweep has more than 10000 elements: write fewer values`}},
 		{"what one element alone cannot do", sweeping(`"train.optimizer.kind" = ["sgd", "adam"]`, `"train.optimizer.momentum" = [0.9]`),
 			nil,
-			[]string{`job.toml:9:1: train.optimizer.momentum is no key of kind "adam", but of "sgd" (element 1 of the sweep, kind=adam,momentum=0.9)`}},
+			[]string{`job.toml:9:1: train.optimizer.momentum is not a key of kind "adam", only of "sgd" (element 1 of the sweep, kind=adam,momentum=0.9)`}},
 		{"a fault of the file's own", "name = \"x\"\nlaunch.hang = 3\n" + builtin + "[sweep]\nseed = \"1-3\"", nil,
 			[]string{`job.toml:2:8: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 3`}},
 		{"a set beside it", sweeping(`seed = "1-2"`), []string{"train.seed=5"},
-			[]string{`--set train.seed: the sweep sets train.seed in each element, so that this would count for nothing: set its values, --set 'sweep.train.seed=[...]', or take the sweep away, --set sweep={}`}},
+			[]string{`--set train.seed: the sweep sets train.seed in each element, so this would have no effect: set its values, --set 'sweep.train.seed=[...]', or remove the sweep, --set sweep={}`}},
 		{"a set of a table around it", sweeping(`"setup.env.A" = [1, 2]`), []string{`setup={env={A="3"}}`},
-			[]string{`--set setup: the sweep sets setup.env.A in each element, so that this would count for nothing: ` +
-				`set its values, --set 'sweep.setup.env.A=[...]', or take the sweep away, --set sweep={}`}},
+			[]string{`--set setup: the sweep sets setup.env.A in each element, so this would have no effect: ` +
+				`set its values, --set 'sweep.setup.env.A=[...]', or remove the sweep, --set sweep={}`}},
 		{"a set of another type", sweeping(`seed = "1-2"`), []string{`sweep.seed=["x"]`},
 			[]string{`--set sweep.seed: train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 0 of the sweep, seed=x)`}},
 		{"data of two kinds", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\ndata.targets = " +
 			"\"t.npy\"\n[sweep]\nmode = \"zip\"\n" +
 			"\"train.data.kind\" = [\"npy\", \"generated\"]\n\"train.data.inputs\" = [\"x.npy\", 4]", nil,
-			[]string{`job.toml:5:6: train.data.targets is no key of kind "generated", but of "npy" (element 1 of the sweep, kind=generated,inputs=4)`}},
+			[]string{`job.toml:5:6: train.data.targets is not a key of kind "generated", only of "npy" (element 1 of the sweep, kind=generated,inputs=4)`}},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, test.sets, test.want...) })
 	}

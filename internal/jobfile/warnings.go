@@ -7,7 +7,7 @@ import (
 	"ddpbatch/internal/torchrun"
 )
 
-// warnOfMistakes warns of what a job may have, and what is hardly ever meant. The job runs all the same.
+// warnOfMistakes warns of what is allowed but is usually a mistake. The job runs all the same.
 func (c *checker) warnOfMistakes(values map[string]any, root *position) {
 	c.warnOfTrain(values, root)
 	c.warnOfLauncher(values, root)
@@ -16,7 +16,7 @@ func (c *checker) warnOfMistakes(values map[string]any, root *position) {
 	c.warnOfSecrets(root)
 }
 
-// warnOfTrain warns of [train] beside a command, which does not read it. What "ckpt prune" reads of any job is left aside.
+// warnOfTrain warns of [train] beside a command, which does not read it. It ignores keys that "ckpt prune" uses in any job.
 func (c *checker) warnOfTrain(values map[string]any, root *position) {
 	train, _ := values["train"].(map[string]any)
 	if c.job.Builtin() || len(train) == 0 || !c.hasNoFault("train", "launch.command") {
@@ -25,7 +25,7 @@ func (c *checker) warnOfTrain(values map[string]any, root *position) {
 	if _, evaluates := train["evaluate"]; evaluates && len(train) == 1 {
 		return
 	}
-	c.warn(root, toml.Key{"train"}, "[train] counts for nothing beside launch.command, which is what the ranks run: leave one of them out")
+	c.warn(root, toml.Key{"train"}, "[train] has no effect with launch.command, which is what the ranks run: leave one of them out")
 }
 
 // warnOfLauncher warns of a launcher in launch.command: each rank would start ranks of its own.
@@ -36,18 +36,18 @@ func (c *checker) warnOfLauncher(values map[string]any, root *position) {
 		return
 	}
 	instead := ""
-	if !torchrun.IsStarter(launcher) { // which a node may start for itself: the ranks of all of them are one world
+	if !torchrun.IsStarter(launcher) { // each node may start one: the ranks of all of them are one world
 		if counts := c.job.Launch.NprocPerNode.Counts; given(values, "launch", "nproc_per_node") && len(counts) == 1 && counts[0] == 1 {
-			return // one a node is what the job says that it wants
+			return // the job explicitly asks for one launcher on each node
 		}
-		instead = "; where each node is to start one of its own, write launch.nproc_per_node = 1"
+		instead = "; to start one launcher on each node, write launch.nproc_per_node = 1"
 	}
-	c.warn(root, key, "%s: each rank would start ranks of its own by %s, and ddpbatch starts the ranks: write the program alone "+
-		`(["python", "train.py"]), and how many each node runs into launch.nproc_per_node; "ddpbatch init --from" translates a whole command%s`,
+	c.warn(root, key, "%s: each rank would start further ranks with %s, but ddpbatch starts the ranks: write only the program "+
+		`(["python", "train.py"]), and the ranks per node into launch.nproc_per_node; "ddpbatch init --from" translates a whole command%s`,
 		key, launcher, instead)
 }
 
-// warnOfTimeouts warns of times after which something is given up that come in the wrong order: the one that knows less would be first.
+// warnOfTimeouts warns of time-outs in the wrong order: the one that gives the less useful message would come first.
 func (c *checker) warnOfTimeouts(values map[string]any, root *position) {
 	hang, timeout, grace := toml.Key{"launch", "hang"}, toml.Key{"mpi", "timeout"}, toml.Key{"launch", "grace"}
 	if !c.hasNoFault(hang.String(), timeout.String(), grace.String()) {
@@ -55,44 +55,44 @@ func (c *checker) warnOfTimeouts(values map[string]any, root *position) {
 	}
 	l, m := c.job.Launch, c.job.MPI
 	hangGiven, timeoutGiven, graceGiven := given(values, hang...), given(values, timeout...), given(values, grace...)
-	usesGroup := c.job.Builtin() || timeoutGiven // else the time-out of its process group is the command's own affair
+	usesGroup := c.job.Builtin() || timeoutGiven // otherwise the command sets the time-out of its process group itself
 	if l.Hang > 0 && l.Hang <= m.Timeout && usesGroup && (hangGiven || timeoutGiven) {
 		key := hang
 		if !hangGiven {
 			key = timeout
 		}
-		c.warn(root, key, `launch.hang = "%v" is no longer than mpi.timeout = "%v": a rank that waits is taken for hung `+
-			"before it can say for whom; raise launch.hang, or lower mpi.timeout", l.Hang, m.Timeout)
+		c.warn(root, key, `launch.hang = "%v" is not longer than mpi.timeout = "%v": a rank that waits counts as hung `+
+			"before it can say for which rank it waits; raise launch.hang, or lower mpi.timeout", l.Hang, m.Timeout)
 	}
 	if m.Timeout <= l.Grace && usesGroup && (timeoutGiven || graceGiven) {
 		key := grace
 		if !graceGiven {
 			key = timeout
 		}
-		c.warn(root, key, `mpi.timeout = "%v" is no longer than launch.grace = "%v": ranks that wait for one that `+
+		c.warn(root, key, `mpi.timeout = "%v" is not longer than launch.grace = "%v": ranks that wait for one that `+
 			"still saves give up before it is killed; raise mpi.timeout, or lower launch.grace", m.Timeout, l.Grace)
 	}
 }
 
-// warnOfOverlap warns of rows that are both trained on and evaluated: what comes out says little of other data.
+// warnOfOverlap warns of rows that are both trained on and evaluated: the result then says little about other data.
 func (c *checker) warnOfOverlap(root *position) {
 	key := toml.Key{"train", "data", "eval"}
 	if !c.job.Builtin() || !c.hasNoFault(key.String(), "train.data.train") {
 		return
 	}
 	if rows, overlap := c.job.Train.Data.Overlap(); overlap {
-		c.warn(root, key, "%s: the rows %v are trained on, too (train.data.train): the evaluation tells nothing of them", key, rows)
+		c.warn(root, key, "%s: the rows %v are also trained on (train.data.train), so the evaluation says little about new data", key, rows)
 	}
 }
 
-// warnOfSecrets warns of secrets that stand in the script or on a command line, where others may read them.
+// warnOfSecrets warns of secrets in the script or on a command line, where others may read them.
 func (c *checker) warnOfSecrets(root *position) {
 	const instead = `keep it in a file that only you can read, and have setup.script read it: "export NAME=$(cat FILE)"`
 	script := toml.Key{"setup", "script"}
 	for i, line := range c.job.Setup.Script {
 		if name := redact.FindWritten(line); name != "" && c.hasNoFault(script.String()) {
-			c.warn(root, script, "item %d of %s gives %s a value, which looks like a secret and becomes part of the batch script, "+
-				"that Slurm keeps: %s", i+1, script, name, instead)
+			c.warn(root, script, "item %d of %s sets %s, which looks like a secret and becomes part of the batch script, "+
+				"which Slurm keeps: %s", i+1, script, name, instead)
 		}
 	}
 	command := toml.Key{"launch", "command"}
@@ -107,7 +107,7 @@ func (c *checker) warnOfSecrets(root *position) {
 		}
 		if name != "" {
 			c.warn(root, command,
-				"item %d of %s gives %s a value, which looks like a secret, and all users of a node can read command lines: %s",
+				"item %d of %s sets %s, which looks like a secret, but all users of a node can read command lines: %s",
 				i+1, command, name, instead)
 		}
 	}

@@ -18,7 +18,7 @@ func checkWarnings(t *testing.T, src string, want ...string) {
 }
 
 func TestLaunchersInTheCommandAreWarnedOf(t *testing.T) {
-	const place = "job.toml:3:1: launch.command: each rank would start ranks of its own by "
+	const place = "job.toml:3:1: launch.command: each rank would start further ranks with "
 	for line, want := range map[string]string{
 		`command = ["torchrun", "--nproc-per-node=8", "train.py"]`:                                   place + "torchrun, ",
 		`command = ["torchrun", "train.py"]` + "\nnproc_per_node = 4":                                place + "torchrun, ",
@@ -37,7 +37,7 @@ func TestLaunchersInTheCommandAreWarnedOf(t *testing.T) {
 		}
 		checkWarnings(t, "name = \"x\"\n[launch]\n"+line+"\n", wanted...)
 	}
-	const escape = "where each node is to start one of its own, write launch.nproc_per_node = 1"
+	const escape = "to start one launcher on each node, write launch.nproc_per_node = 1"
 	for launcher, has := range map[string]bool{"torchrun": true, "mpirun": false} {
 		_, warnings, err := parse("name = \"x\"\n[launch]\ncommand = [\"" + launcher + "\", \"x\"]\n")
 		if err != nil || len(warnings) != 1 || strings.HasSuffix(warnings[0].Message, escape) != has {
@@ -48,19 +48,19 @@ func TestLaunchersInTheCommandAreWarnedOf(t *testing.T) {
 
 func TestTrainBesideACommandIsWarnedOf(t *testing.T) {
 	const begin = "name = \"x\"\n[launch]\ncommand = [\"true\"]\n"
-	checkWarnings(t, begin+"[train]\nepochs = 3\n", "job.toml:4:2: [train] counts for nothing beside launch.command")
+	checkWarnings(t, begin+"[train]\nepochs = 3\n", "job.toml:4:2: [train] has no effect with launch.command")
 	checkWarnings(t, begin+"[train.evaluate]\nbest = \"loss\"\n") // of which ckpt prune makes use
 	checkWarnings(t, begin+"[train]\n")
 }
 
 func TestTimeoutsInTheWrongOrderAreWarnedOf(t *testing.T) {
 	for text, want := range map[string]string{
-		"launch.hang = \"10m\"":                       `job.toml:2:8: launch.hang = "10m0s" is no longer than mpi.timeout = "10m0s": `,
-		"mpi.timeout = \"1h\"":                        `job.toml:2:5: launch.hang = "30m0s" is no longer than mpi.timeout = "1h0m0s": `,
+		"launch.hang = \"10m\"":                       `job.toml:2:8: launch.hang = "10m0s" is not longer than mpi.timeout = "10m0s": `,
+		"mpi.timeout = \"1h\"":                        `job.toml:2:5: launch.hang = "30m0s" is not longer than mpi.timeout = "1h0m0s": `,
 		"launch.hang = \"0s\"\nmpi.timeout = \"1h\"":  "",
 		"launch.hang = \"2h\"\nmpi.timeout = \"1h\"":  "",
-		"mpi.timeout = \"60s\"":                       `job.toml:2:5: mpi.timeout = "1m0s" is no longer than launch.grace = "1m0s": `,
-		"launch.grace = \"11m\"":                      `job.toml:2:8: mpi.timeout = "10m0s" is no longer than launch.grace = "11m0s": `,
+		"mpi.timeout = \"60s\"":                       `job.toml:2:5: mpi.timeout = "1m0s" is not longer than launch.grace = "1m0s": `,
+		"launch.grace = \"11m\"":                      `job.toml:2:8: mpi.timeout = "10m0s" is not longer than launch.grace = "11m0s": `,
 		"launch.grace = \"5s\"\nmpi.timeout = \"6s\"": "",
 		"": "",
 	} {
@@ -73,14 +73,14 @@ func TestTimeoutsInTheWrongOrderAreWarnedOf(t *testing.T) {
 	// the process group of a command is its own
 	checkWarnings(t, "name = \"x\"\nlaunch.command = [\"true\"]\nlaunch.hang = \"1m\"\nlaunch.grace = \"20m\"\n")
 	checkWarnings(t, "name = \"x\"\nlaunch.command = [\"true\"]\nlaunch.hang = \"1m\"\nmpi.timeout = \"2m\"\n",
-		`job.toml:3:8: launch.hang = "1m0s" is no longer than mpi.timeout = "2m0s": `)
+		`job.toml:3:8: launch.hang = "1m0s" is not longer than mpi.timeout = "2m0s": `)
 }
 
 func TestOverlappingRowsAreWarnedOf(t *testing.T) {
 	for ranges, want := range map[string]string{
 		`train = "0:9", eval = "9:10"`: "",
-		`train = "0:9", eval = "8:10"`: "job.toml:5:56: train.data.eval: the rows 8:9 are trained on, too (train.data.train)",
-		`train = "5:9", eval = "0:10"`: "job.toml:5:56: train.data.eval: the rows 5:9 are trained on, too (train.data.train)",
+		`train = "0:9", eval = "8:10"`: "job.toml:5:56: train.data.eval: the rows 8:9 are also trained on (train.data.train)",
+		`train = "5:9", eval = "0:10"`: "job.toml:5:56: train.data.eval: the rows 5:9 are also trained on (train.data.train)",
 		`train = "0:10"`:               "",
 	} {
 		var wanted []string
@@ -100,9 +100,9 @@ script = ["ulimit -n 4096", "export WANDB_API_KEY=0123456789abcdef", "export HF_
 command = ["python", "train.py", "--api-key", "0123456789abcdef", "--tokenizer", "bert-base-uncased", "--hf-token=hf_0123456789"]
 `
 	checkWarnings(t, src,
-		"job.toml:3:1: item 2 of setup.script gives WANDB_API_KEY a value, which looks like a secret",
-		"job.toml:5:1: item 3 of launch.command gives --api-key a value, which looks like a secret",
-		"job.toml:5:1: item 7 of launch.command gives --hf-token a value, which looks like a secret")
+		"job.toml:3:1: item 2 of setup.script sets WANDB_API_KEY, which looks like a secret",
+		"job.toml:5:1: item 3 of launch.command sets --api-key, which looks like a secret",
+		"job.toml:5:1: item 7 of launch.command sets --hf-token, which looks like a secret")
 	_, warnings, _ := parse(src)
 	for _, w := range warnings {
 		if strings.Contains(w.Message, "0123456789") {
