@@ -261,7 +261,7 @@ func TestCheckpointReplacedWhileReadIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestCancelledSaveCommitsOrLeavesNothing when it is cancelled at any of its operations.
+// TestCancelledSaveCommitsOrLeavesNothing when it is canceled at any of its operations.
 func TestCancelledSaveCommitsOrLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {

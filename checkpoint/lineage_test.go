@@ -362,7 +362,7 @@ func TestAttemptBegunAnewCountsItsOwn(t *testing.T) {
 	}
 }
 
-// TestSearchOfRecordsEndsWithItsContext: a resume that is cancelled while it reads the records reads no further ones.
+// TestSearchOfRecordsEndsWithItsContext: a resume that is canceled while it reads the records reads no further ones.
 func TestSearchOfRecordsEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -177,7 +177,7 @@ func TestInitEnvServesTheStoreUntilClose(t *testing.T) {
 	}
 }
 
-// The agent's store: it is dialled by all, under the rank's name, and lives on.
+// The agent's store: it is dialed by all, under the rank's name, and lives on.
 func TestInitEnvDialsTheAgentsStore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -156,7 +156,7 @@ func foldComplex[T complex64 | complex128](op Standard) func(a, b T) T {
 	return nil
 }
 
-// tree combines one element of every rank in canonical order, by the definition: neighbours are paired, level by level, and
+// tree combines one element of every rank in canonical order, by the definition: neighbors are paired, level by level, and
 // one left over moves up as it is. It uses up xs.
 func tree[T any](xs []T, f func(a, b T) T) T {
 	for len(xs) > 1 {

@@ -100,7 +100,7 @@ func mpichAllToAllV(ctx context.Context, c *Comm) error {
 	})
 }
 
-// Nothing goes to any but the two neighbours.
+// Nothing goes to any but the two neighbors.
 func mpichAllToAllV0(ctx context.Context, c *Comm) error {
 	const block = 3
 	rank, size := c.Rank(), c.Size()

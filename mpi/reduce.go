@@ -14,8 +14,8 @@ import (
 // them, and may be empty.
 //
 // Every rank gets the same bits. Under Config.Deterministic they depend on the ranks' inputs alone: elements are
-// combined along one fixed tree, whatever the length of buf, the algorithm and the transport. It pairs neighbouring ranks, then
-// neighbouring pairs, and so on; one left over moves up as it is.
+// combined along one fixed tree, whatever the length of buf, the algorithm and the transport. It pairs neighboring ranks, then
+// neighboring pairs, and so on; one left over moves up as it is.
 //
 // When it fails the content of buf is undefined.
 func AllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {

@@ -313,7 +313,7 @@ func TestFoldWritesNoRangeThatIsRefused(t *testing.T) {
 	}
 }
 
-// hostNames draws names as clusters have them, and runs of neighbours among them.
+// hostNames draws names as clusters have them, and runs of neighbors among them.
 func hostNames() *rapid.Generator[[]string] {
 	return rapid.Custom(func(t *rapid.T) []string {
 		var hosts []string

@@ -200,7 +200,7 @@ func TestWriteRefusesBadTensors(t *testing.T) {
 	}
 }
 
-// Neither a tensor that fails nor a cancelled context changes what was there.
+// Neither a tensor that fails nor a canceled context changes what was there.
 func TestFailedWriteChangesNothing(t *testing.T) {
 	path := put(t, []byte("before"))
 	broken := errors.New("broken")

@@ -143,7 +143,7 @@ func TestRefusedLinkOfAResume(t *testing.T) {
 	}
 }
 
-// A command that is killed while it submits a chain leaves what the others know: each job is found, shown and cancelled, and none is lost.
+// A command that is killed while it submits a chain leaves what the others know: each job is found, shown and canceled, and none is lost.
 func TestSubmitOfAChainKilled(t *testing.T) {
 	for _, mode := range []string{"before@501", "after@501", "told@501", "before@502", "after@502", "told@500"} {
 		t.Run(mode, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestSubmitOfAChainKilled(t *testing.T) {
 // What --after cannot mean is told before anything is submitted.
 func TestAfterWhatCannotBe(t *testing.T) {
 	q := newQueue(t)
-	parent, run := q.resumable() // cancelled
+	parent, run := q.resumable() // canceled
 	q.jobFile(parent)
 	q.says("jobs/450", "RUNNING elsewhere")
 	either := `slurm.dependency="afterok:1?afterok:2"`

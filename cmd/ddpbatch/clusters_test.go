@@ -96,7 +96,7 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 	}
 }
 
-// What the shell of a later command says of clusters counts for no run that there is: its job is asked about, cancelled and submitted
+// What the shell of a later command says of clusters counts for no run that there is: its job is asked about, canceled and submitted
 // again where it was sent.
 func TestLaterShellsMoveNoRun(t *testing.T) {
 	q := newQueue(t)
@@ -168,7 +168,7 @@ func TestAnAttemptAsksItsOwnCluster(t *testing.T) {
 	}
 }
 
-// The links of a chain are all on the cluster of the first, and are cancelled there.
+// The links of a chain are all on the cluster of the first, and are canceled there.
 func TestAChainIsOnOneCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()

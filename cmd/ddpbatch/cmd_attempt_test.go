@@ -31,7 +31,7 @@ func (p *pretendSlurm) cancel(e *env, run *rundir.Dir, id string) {
 	}
 }
 
-// A job that was cancelled while it waited ends as it begins.
+// A job that was canceled while it waited ends as it begins.
 func TestAttemptBeginHonoursCancel(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Each job that can be is cancelled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
+// Each job that can be is canceled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
 func TestCancelOfSeveralEndsAllThatCanBe(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	p := &pretendSlurm{a.Slurm, t, a.Dir}

@@ -194,7 +194,7 @@ func processOf(t *testing.T, run *rundir.Dir, variable string) int {
 	return pids[0]
 }
 
-// TestSimulationEndedByHandIsCancelled: a run that is cancelled or interrupted saves, says so in one word and how to go on
+// TestSimulationEndedByHandIsCancelled: a run that is canceled or interrupted saves, says so in one word and how to go on
 // once, and is CANCELLED.
 func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -68,7 +68,7 @@ func testSlurmArrayFailure(t *testing.T, c *cluster) {
 }
 
 // testSlurmArrayFollow: the logs of an array are those of its elements, its exit code is the largest of theirs, and an element that waits
-// can be cancelled.
+// can be canceled.
 func testSlurmArrayFollow(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-4%3\"", "1", "sh", "-c", `echo element $SLURM_ARRAY_TASK_ID
 until [ -e go ]; do sleep 0.05; done
@@ -127,7 +127,7 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 	if row := array.status(); row.State == "COMPLETED" || !strings.HasPrefix(row.Message, "4 of 5 elements are done") {
 		t.Errorf("status before element 3 has run: %+v", row)
 	}
-	c.ok("ddpbatch", "resume", id, "--wait") // what is left: the element that was cancelled
+	c.ok("ddpbatch", "resume", id, "--wait") // what is left: the element that was canceled
 	if row := array.status(); row.State != "COMPLETED" || row.Attempt != 2 || row.Message != "all 5 elements are done" {
 		t.Errorf("status after all have run: %+v", row)
 	}

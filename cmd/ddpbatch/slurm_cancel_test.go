@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmCancelEnded: a job that has ended is not cancelled, nor is its run marked so that it could not be resumed; what is named beside
+// testSlurmCancelEnded: a job that has ended is not canceled, nor is its run marked so that it could not be resumed; what is named beside
 // it is.
 func testSlurmCancelEnded(t *testing.T, c *cluster) {
 	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", `[ -e again ] || exit 7`)

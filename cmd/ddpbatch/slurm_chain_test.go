@@ -23,7 +23,7 @@ func (s *submitted) links(n int) (links []*submitted) {
 	return links
 }
 
-// neverRan waits until the jobs of links were cancelled before they began.
+// neverRan waits until the jobs of links were canceled before they began.
 func neverRan(t *testing.T, links []*submitted) {
 	t.Helper()
 	for _, link := range links {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestSlurm runs the program on real Slurm clusters, as a user does: jobs are submitted, watched, cancelled, killed and resumed, and what
+// TestSlurm runs the program on real Slurm clusters, as a user does: jobs are submitted, watched, canceled, killed and resumed, and what
 // the program says is held against what Slurm says and what the tasks themselves saw. Most of the tests wait for Slurm most of the time;
 // so they run on several clusters at once, and where a cluster has the room several on one.
 func TestSlurm(t *testing.T) {
@@ -121,7 +121,7 @@ var wideRows = []row{
 var clusterNodes = []string{"n1", "n2", "n3", "n4"}
 
 // cluster is one test's corner of the cluster: a folder that commands run in, and a home of its own. What the test leaves running is
-// cancelled at its end, and nothing of it may live on then: the nodes are on this machine, which sees their processes.
+// canceled at its end, and nothing of it may live on then: the nodes are on this machine, which sees their processes.
 type cluster struct {
 	*site
 	t    *testing.T

@@ -241,7 +241,7 @@ func equalStates(t *testing.T, got, want *checkpoint.State) bool {
 }
 
 // testSlurmSubmitKilled: submit and resume are killed when sbatch has taken the job, and before they hear its id. Slurm knows the job by
-// its script, so that it is found, not submitted again, and cancelled.
+// its script, so that it is found, not submitted again, and canceled.
 func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 	sbatch, err := exec.LookPath("sbatch")
 	if err != nil {

@@ -66,7 +66,7 @@ mode = "zip"
 }
 
 // testSlurmSweepLarge: a sweep of as many elements as the cluster takes is one array, and one of more is as few as there can be, which are
-// submitted, shown and cancelled together. Where Slurm refuses the second, the first is taken back.
+// submitted, shown and canceled together. Where Slurm refuses the second, the first is taken back.
 func testSlurmSweepLarge(t *testing.T, c *cluster) {
 	c.write("large.toml", `name = "large"
 [slurm]

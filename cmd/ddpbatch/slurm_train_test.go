@@ -74,7 +74,7 @@ func testSlurmTrain(t *testing.T, c *cluster) {
 	digitsCheckpoints(s)
 }
 
-// digitsOutput checks what the ranks print: every rank and epoch, and what they learnt.
+// digitsOutput checks what the ranks print: every rank and epoch, and what they learned.
 func digitsOutput(t *testing.T, out string) {
 	t.Helper()
 	var want []string

@@ -24,7 +24,7 @@ import (
 //
 // A decision to requeue may fail (Attempt.Act):
 //
-//	the job is cancelled before Slurm has put it back into the queue  | GiveUp | refused, give-up | as above | -
+//	the job is canceled before Slurm has put it back into the queue   | GiveUp | refused, give-up | as above | -
 //	Slurm refuses                                                     | -      | refused          | 75       | -
 //	Slurm does not answer                                             | -      | -                | 75       | -
 

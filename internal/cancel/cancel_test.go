@@ -24,8 +24,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// cancels cancels by a name, and checks what was cancelled and what an error says. Marks are the jobs of
-// which the run's ledger says that a person has cancelled them.
+// cancels cancels by a name, and checks what was canceled and what an error says. Marks are the jobs of
+// which the run's ledger says that a person has canceled them.
 func cancels(t *testing.T, p *fakeslurm.Slurm, run *rundir.Dir, name string, want, marks []string, says string) (err error) {
 	t.Helper()
 	parent := filepath.Dir(run.Whole().Path())
@@ -70,7 +70,7 @@ func misused(err error) bool {
 	return ok
 }
 
-// Of several jobs one is over, one is cancelled, and one cannot be: what was done is told beside the error, and what scancel refused stays
+// Of several jobs one is over, one is canceled, and one cannot be: what was done is told beside the error, and what scancel refused stays
 // marked, so that the job is not started again.
 func TestCancelDoesWhatItCanOfSeveral(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
@@ -216,7 +216,7 @@ func TestCancelOfAWaitingElementIsRecorded(t *testing.T) {
 	}
 }
 
-// What nobody lived to record is recorded, and cancelled beside what was known.
+// What nobody lived to record is recorded, and canceled beside what was known.
 func TestCancelRecordsALostJob(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	submitted := rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}
@@ -256,8 +256,8 @@ func TestCancelWithoutAJobIsMisuse(t *testing.T) {
 	}
 }
 
-// Cancelling a simulated run sends SIGTERM to the process that simulates it. That process simulates all elements of an array, so one
-// element alone cannot be cancelled.
+// Canceling a simulated run sends SIGTERM to the process that simulates it. That process simulates all elements of an array, so one
+// element alone cannot be canceled.
 func TestCancelSignalsTheSimulation(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM)

@@ -113,7 +113,7 @@ func TestCountWrongCountsEverySpoiledElement(t *testing.T) {
 			}
 		}
 	}
-	// a block in its neighbour's place is seen
+	// a block in its neighbor's place is seen
 	buf := make([]int64, 100)
 	spread(buf, p)
 	if countWrong(buf, p, 100) == 0 {

@@ -156,7 +156,7 @@ func TestFaultsOfSlurmHaveTheirPlace(t *testing.T) {
 	}{
 		{"ntasks_per_node", `4`, int64(4)}, // ddpbatch sets it
 		{"frobnicate", `4`, int64(4)},      // sbatch does not have it
-		{"gpus-per-node", `4`, int64(4)},   // spelt as sbatch does
+		{"gpus-per-node", `4`, int64(4)},   // spelled as sbatch does
 		{"cpus_per_task", `"4"`, "4"},
 		{"time", `"1h"`, "1h"},
 		{"time", `01:00:00`, time.Time{}},

@@ -19,7 +19,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// TestPageInChromium looks at a page in a real browser: its colours in light and in dark, its curve from one side to the other, nothing
+// TestPageInChromium looks at a page in a real browser: its colors in light and in dark, its curve from one side to the other, nothing
 // that is cut off; that nothing is said on the console, unless there is a script; and that it can be printed.
 func TestPageInChromium(t *testing.T) {
 	if testing.Short() {
@@ -161,7 +161,7 @@ func rgba(picture image.Image, x, y int) color.RGBA {
 	return color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)
 }
 
-// boxOf is where a colour is in a picture.
+// boxOf is where a color is in a picture.
 func boxOf(picture image.Image, want color.RGBA) (box image.Rectangle) {
 	for y := range picture.Bounds().Dy() {
 		for x := range picture.Bounds().Dx() {

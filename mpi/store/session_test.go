@@ -125,7 +125,7 @@ func TestTooLargeWaitsAreRefused(t *testing.T) {
 	}
 	expect(4, replyBusy)
 
-	// What is cancelled makes room.
+	// What is canceled makes room.
 	for _, req := range []request{{id: 0, op: opCancel}, {id: 5, op: opWait, keys: keys}, {id: 6, op: opSet}} {
 		if _, err := conn.Write(req.frame()); err != nil {
 			t.Fatal(err)

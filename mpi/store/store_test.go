@@ -172,7 +172,7 @@ func callsOn(ctx context.Context, s Store, key string, value []byte) map[string]
 	return errs
 }
 
-// Numbers are drawn, and every one is announced and waited for by its neighbour.
+// Numbers are drawn, and every one is announced and waited for by its neighbor.
 func TestManyGoroutinesShareAStore(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, _ string) {
 		const goroutines, rounds = 32, 20

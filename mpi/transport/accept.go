@@ -182,7 +182,7 @@ func (c *connector) addControl(r *remoteRank, conn *sealedConn, p *pairMemory) e
 }
 
 // receiveStream welcomes a stream of a data link once its control link is confirmed. Where that broke instead, the stream
-// is refused, by which the dialling rank learns that it must begin anew.
+// is refused, by which the dialing rank learns that it must begin anew.
 func (c *connector) receiveStream(ctx context.Context, in *inboundConn) error {
 	r := c.awaitingStream(in.hello)
 	if r == nil {

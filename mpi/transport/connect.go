@@ -184,7 +184,7 @@ type remoteRank struct {
 	try         uint32
 	local       bool          // the rank is on this machine, whether memory is shared or not
 	controlDone chan struct{} // closed when control is there, or never will be
-	control     *sealedConn   // nil until the dialling rank has confirmed it
+	control     *sealedConn   // nil until the dialing rank has confirmed it
 	memory      *pairMemory   // nil where no memory is shared
 	streams     []*sealedConn // of the data link, where no memory is shared; nil are those that are not there yet
 }
@@ -219,7 +219,7 @@ func (r *remoteRank) close() {
 	}
 }
 
-// addRank takes a rank that this one has dialled.
+// addRank takes a rank that this one has dialed.
 func (c *connector) addRank(r *remoteRank) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ type resettingProxy struct {
 	via              net.Listener
 	serial           atomic.Int64
 	reset            func(serial int64) bool // which ones, from 0
-	loseConfirmation bool                    // not before, but after the dialling rank has received its welcome
+	loseConfirmation bool                    // not before, but after the dialing rank has received its welcome
 	tasks            sync.WaitGroup
 }
 

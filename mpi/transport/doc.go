@@ -19,9 +19,9 @@
 // an impossible rank and a rank that is there already are refused and logged;
 // they hold up nobody, and nothing listens any more once all ranks are there.
 //
-// Each connection goes through this handshake. It ends with the accepting rank's welcome and the dialling rank's confirmation of
+// Each connection goes through this handshake. It ends with the accepting rank's welcome and the dialing rank's confirmation of
 // that; only then, and once all connections of a rank are confirmed, does it count as there. Where one of them breaks before, the
-// dialling rank makes a new try at all of them, and the other gives up what it has of an older try of the same process. A
+// dialing rank makes a new try at all of them, and the other gives up what it has of an older try of the same process. A
 // confirmation may still be lost with its connection: of the control link, the streams find out, which are welcome after it alone;
 // of the last stream, whoever uses the link.
 //

@@ -69,7 +69,7 @@ const (
 	answerStale    // nobody waits for this connection: it is of a try that is over
 )
 
-// How the dialling rank confirms that its welcome has arrived, which ends the handshake.
+// How the dialing rank confirms that its welcome has arrived, which ends the handshake.
 const (
 	useNoMemory byte = iota
 	useMemory
@@ -91,7 +91,7 @@ func (a answer) err() error {
 	return fmt.Errorf("%w: answer %d", ErrProtocol, a)
 }
 
-// dialHandshake goes through the handshake of a connection that was dialled.
+// dialHandshake goes through the handshake of a connection that was dialed.
 func (c *connector) dialHandshake(
 	ctx context.Context, conn *net.TCPConn, key auth.Secret, r *remoteRank, stream int, offer *pairMemory,
 ) (keys *sealing, shared bool, err error) {

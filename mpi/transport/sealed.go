@@ -36,8 +36,8 @@ type direction struct {
 	nonce [12]byte
 }
 
-// newSealing is that of the dialling rank, or of the accepting one. No two connections have the same hellos: they hold the nonce of the
-// dialling process, the number of its try, and which connection of that it is.
+// newSealing is that of the dialing rank, or of the accepting one. No two connections have the same hellos: they hold the nonce of the
+// dialing process, the number of its try, and which connection of that it is.
 func newSealing(key auth.Secret, dialHello, acceptHello []byte, dialled bool) *sealing {
 	there := newDirection(key.Derive("to the accepting rank", string(dialHello), string(acceptHello)))
 	back := newDirection(key.Derive("to the dialling rank", string(dialHello), string(acceptHello)))

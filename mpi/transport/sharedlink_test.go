@@ -72,7 +72,7 @@ func TestSharingThatCannotBeFailsAtOnce(t *testing.T) {
 				}()
 			}
 			var err error
-			testkit.Within(t, testkit.Patience, func() { err = <-errs[1] }) // it has dialled, and is refused
+			testkit.Within(t, testkit.Patience, func() { err = <-errs[1] }) // it has dialed, and is refused
 			if !errors.Is(err, errNoSharing) {
 				t.Errorf("rank 1 got %v", err)
 			}

@@ -102,7 +102,7 @@ func TestReadyReportsRoomToWrite(t *testing.T) {
 	}
 }
 
-// A neighbour that writes without end does not hold the rank.
+// A neighbor that writes without end does not hold the rank.
 func TestEmptyingIsBounded(t *testing.T) {
 	b, err := newWakePipe()
 	if err != nil {

@@ -170,7 +170,7 @@ func tryIO(number uintptr, fd int, memory unsafe.Pointer, size int, long bool) (
 
 // tune sets the options that every connection of a mesh has.
 //
-// TCP_NODELAY: a collective's small frames must not wait for acknowledgements.
+// TCP_NODELAY: a collective's small frames must not wait for acknowledgments.
 //
 // Keep-alives find a host that died while this rank waits for it: 10 s idle, then
 // 3 probes 5 s apart, 25 s in all. TCP_USER_TIMEOUT (tcp(7)) would find it sooner while data

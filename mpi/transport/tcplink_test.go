@@ -68,7 +68,7 @@ func stripedPair(t testing.TB, streams, cell int) (a, b *stripedLink) {
 	return newStripedLink(near, cell), newStripedLink(far, cell)
 }
 
-// numbered is n bytes of which no two near each other are alike in their neighbourhood.
+// numbered is n bytes of which no two near each other are alike in their neighborhood.
 func numbered(n int) []byte {
 	out := make([]byte, n)
 	rng := rand.New(rand.NewPCG(7, 7))

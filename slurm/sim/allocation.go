@@ -57,7 +57,7 @@ func NamedNodes(hostlist string) ([]Node, error) {
 // Release is a release of Slurm whose behaviour is imitated. The zero value means Slurm2205.
 type Release string
 
-// The releases whose behaviour was recorded.
+// The releases whose behavior was recorded.
 const (
 	Slurm2205 Release = "22.05"
 	Slurm2511 Release = "25.11"

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// SyncBuffers gives all ranks the buffers of rank 0. It comes before Forward, once for each synchronised step, and does nothing where there
+// SyncBuffers gives all ranks the buffers of rank 0. It comes before Forward, once for each synchronized step, and does nothing where there
 // are no buffers or Config.BroadcastBuffers is false. After an error the DDP is broken.
 func (d *DDP) SyncBuffers(ctx context.Context) error {
 	switch {

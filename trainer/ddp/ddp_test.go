@@ -80,7 +80,7 @@ func TestStepAverages(t *testing.T) {
 	})
 }
 
-// What a rank's Backward adds outside of Begin and Finish stays its own until the next synchronised step (PyTorch's no_sync).
+// What a rank's Backward adds outside of Begin and Finish stays its own until the next synchronized step (PyTorch's no_sync).
 func TestGradientsGatherWithoutSync(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(3)

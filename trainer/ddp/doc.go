@@ -20,7 +20,7 @@
 // # How it goes
 //
 // Gradients are views of buckets, which lie one after another in memory of the Comm. Parameters are dealt to buckets in the order in which
-// their gradients become complete: at first a guess, the reverse of the model's order, and from the second synchronised step on what
+// their gradients become complete: at first a guess, the reverse of the model's order, and from the second synchronized step on what
 // rank 0 has seen in the first. The first bucket is small. As soon as a bucket is full, and those before it have been reduced, its
 // all-reduce starts on a goroutine of the step's own.
 //

@@ -139,8 +139,8 @@ func localGradient(p *nn.Param, rank, step int) []float32 {
 	return g
 }
 
-// meanGradient is the mean over ranks by PyTorch's rule, each term times the rounded 1/world, and mpi's: neighbours are added, then
-// neighbouring sums, and so on.
+// meanGradient is the mean over ranks by PyTorch's rule, each term times the rounded 1/world, and mpi's: neighbors are added, then
+// neighboring sums, and so on.
 func meanGradient(p *nn.Param, world, step int) []float32 {
 	terms := make([][]float32, world)
 	for rank := range terms {

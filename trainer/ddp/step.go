@@ -44,11 +44,11 @@ func (s *syncStep) resize(n int) {
 	s.full = make(chan struct{}, n+1)
 }
 
-// Begin begins a synchronised step; it comes before Backward, which gets the same pass. Until Finish each bucket of gradients is averaged
+// Begin begins a synchronized step; it comes before Backward, which gets the same pass. Until Finish each bucket of gradients is averaged
 // as soon as it is full, and pass.Ready and sums are the DDP's. sums is a few numbers, as many on every rank, that are added up over all
 // ranks meanwhile. The step fails when ctx ends.
 //
-// A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronised step averages
+// A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronized step averages
 // all that has gathered.
 //
 // The second step's Begin moves the gradients, with what they hold, elsewhere: who keeps a Param.Grad must take it again.

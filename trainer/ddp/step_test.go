@@ -80,7 +80,7 @@ func TestBucketsAreReducedInOrder(t *testing.T) {
 	}
 }
 
-// From the second synchronised step on all ranks have the buckets in the order in which rank 0's gradients were complete in the first, in
+// From the second synchronized step on all ranks have the buckets in the order in which rank 0's gradients were complete in the first, in
 // the same memory. What has gathered before is still the same parameter's.
 func TestBucketsAreRebuilt(t *testing.T) {
 	arrival := [][]int{{1, 3, 0, 2}, {0, 1, 2, 3}, {3, 2, 1, 0}}

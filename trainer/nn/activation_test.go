@@ -37,7 +37,7 @@ func TestDropoutKeepsMeanAndShare(t *testing.T) {
 		if want, deviation := n*(1-p), math.Sqrt(n*p*(1-p)); math.Abs(kept-want) > 5*deviation {
 			t.Errorf("p %g: %g of %d are kept, want %g", p, kept, n, want)
 		}
-		// Pairs of neighbours are kept with probability q² if they are independent; the variance is that of n draws
+		// Pairs of neighbors are kept with probability q² if they are independent; the variance is that of n draws
 		// and of their overlap, below 3 n q².
 		if want := n * (1 - p) * (1 - p); math.Abs(neighbours-want) > 5*math.Sqrt(3*want) {
 			t.Errorf("p %g: %g pairs of neighbours are kept, want %g", p, neighbours, want)

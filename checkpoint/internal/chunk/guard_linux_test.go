@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKernelsStayInside runs the best kernels in memory that has no neighbours: a byte read or written before the first
+// TestKernelsStayInside runs the best kernels in memory that has no neighbors: a byte read or written before the first
 // or behind the last is a fault. The margins of TestKernelsGiveThePlainLoopsBytes only show writes.
 func TestKernelsStayInside(t *testing.T) {
 	const most = 300 // elements: several rounds of the widest loop, and every rest

@@ -145,7 +145,7 @@ func TestWorkersChangeNothing(t *testing.T) {
 	}
 }
 
-// TestReadGivesAnyPartOfAPiece reads any part of a piece, into memory whose neighbours must stay as they are.
+// TestReadGivesAnyPartOfAPiece reads any part of a piece, into memory whose neighbors must stay as they are.
 func TestReadGivesAnyPartOfAPiece(t *testing.T) {
 	t.Parallel()
 	sources := mixture()

@@ -47,7 +47,7 @@ type recorder [][]byte
 
 func (r *recorder) Write(p []byte) (int, error) { *r = append(*r, p); return len(p), nil }
 
-// TestRawIsWrittenFromWhereItLies: chunks that are stored raw reach w without a copy, neighbours together, up to 1 MiB.
+// TestRawIsWrittenFromWhereItLies: chunks that are stored raw reach w without a copy, neighbors together, up to 1 MiB.
 func TestRawIsWrittenFromWhereItLies(t *testing.T) {
 	t.Parallel()
 	data := noise(1, 10*chunkBytes)

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestAllSystemsBehaveAsTheOS holds the implementations to the same behaviour: the operating
+// TestAllSystemsBehaveAsTheOS holds the implementations to the same behavior: the operating
 // system's is the reference.
 func TestAllSystemsBehaveAsTheOS(t *testing.T) {
 	t.Parallel()

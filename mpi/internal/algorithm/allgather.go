@@ -87,8 +87,8 @@ func costAllGatherBruck(m Machine, size, n int) float64 {
 	return m.byTree(size, n) + m.copied(float64(n))
 }
 
-// allGatherNeighbour is neighbour exchange: ranks pair up, alternately with the one and the other
-// neighbour, and give what they got last. Two blocks go to and fro at a time, so that it takes half the rounds of
+// allGatherNeighbour is neighbor exchange: ranks pair up, alternately with the one and the other
+// neighbor, and give what they got last. Two blocks go to and fro at a time, so that it takes half the rounds of
 // a ring (Chen, Zhang, Zhang and Yuan 2005). Sizes are even.
 func allGatherNeighbour(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()

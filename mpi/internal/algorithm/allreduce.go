@@ -20,7 +20,7 @@ func AllReduces() []Entry[AllReduceFunc] {
 }
 
 // allReduceRing is the ring (Patarasuk and Yuan 2009): p-1 steps in which every rank passes a block of n/p
-// bytes on to its right neighbour and adds what comes from the left to its own, and p-1 in
+// bytes on to its right neighbor and adds what comes from the left to its own, and p-1 in
 // which the sums go round. Each block is summed in another order, none of them canonical.
 func allReduceRing(p Port, buf []byte, r Reduction) error { return ringOf(p, buf, r, 1) }
 
@@ -190,8 +190,8 @@ func (x *exchanger) run(e exchange) error {
 // allReduceHalving is recursive halving and doubling (Rabenseifner 2004), for powers of two: L
 // rounds in which ranks exchange and reduce halves of what they have, and L in which they collect the results.
 //
-// Nearest neighbours go first, unlike in the paper: so what is combined in a round are blocks of
-// neighbours, and the order is the canonical one.
+// Nearest neighbors go first, unlike in the paper: so what is combined in a round are blocks of
+// neighbors, and the order is the canonical one.
 func allReduceHalving(p Port, buf []byte, r Reduction) error {
 	var route [maxLevels]halvingRound
 	n := 0

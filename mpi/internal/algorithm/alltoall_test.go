@@ -44,7 +44,7 @@ func TestAllToAllVAsMPICH(t *testing.T) {
 	})
 }
 
-// MPICH's alltoallv0: only the two neighbours get something. And torch's all_to_all_single with unequal splits: rank i gets
+// MPICH's alltoallv0: only the two neighbors get something. And torch's all_to_all_single with unequal splits: rank i gets
 // i+1 values, each the sender's rank.
 func TestAllToAllVWithZerosAsMPICH(t *testing.T) {
 	forPeers(t, AllToAllsV(), func(p Port, run AllToAllFunc) error {

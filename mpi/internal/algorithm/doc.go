@@ -22,7 +22,7 @@
 // # The canonical order
 //
 // A reduction is canonical if it combines the ranks' elements along one fixed
-// tree: neighbours are paired at each level, and one left over moves up as it
+// tree: neighbors are paired at each level, and one left over moves up as it
 // is (the shape of RFC 6962's Merkle trees). For 5 ranks:
 //
 //	((x0 op x1) op (x2 op x3)) op x4

@@ -127,7 +127,7 @@ func costReduceScatterRing(m Machine, size, n int) float64 {
 	return float64(size-1) * (m.Alpha + float64(n)/float64(size)*(m.both()+m.Gamma))
 }
 
-// reduceScatterHalving is recursive halving for powers of two, nearest neighbours first for the
+// reduceScatterHalving is recursive halving for powers of two, nearest neighbors first for the
 // canonical order: after round k a rank has the blocks whose numbers end with the same k bits as its own.
 // They lie side by side in a copy of the buffer whose blocks are ordered by their bit-reversed numbers.
 func reduceScatterHalving(p Port, out, in []byte, at []int, r Reduction) error {

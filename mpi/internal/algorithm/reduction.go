@@ -22,7 +22,7 @@ func (r Reduction) combine(dst, a, b []byte, lower bool) {
 // It works like a binary counter: parts holds the finished subtrees, whose sizes are the powers
 // of two that make up the number of leaves so far, the largest first. A new leaf is
 // carried: as long as the last two subtrees have the same size, they become one. Combining what is left from
-// the right gives the shape in which neighbours are paired at each level and one left over moves up.
+// the right gives the shape in which neighbors are paired at each level and one left over moves up.
 type fold struct {
 	reduction Reduction
 	home      []byte // where the result goes

@@ -34,7 +34,7 @@ func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, r
 	return t
 }
 
-// runTrees reduces along one tree or several at once. Between two ranks that are neighbours in more
+// runTrees reduces along one tree or several at once. Between two ranks that are neighbors in more
 // than one, messages go in the order in which they are expected: what is expected in one step of the pipeline
 // is sent lag steps later. (A root, which sends its results sooner, sends nothing else.) Trees in which
 // this rank is a leaf come first: it need not wait to send there.

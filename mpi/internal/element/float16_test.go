@@ -57,7 +57,7 @@ func TestHalvesWidenExactly(t *testing.T) {
 	}
 }
 
-// Every number halfway between two neighbours, and the float32 before and after it.
+// Every number halfway between two neighbors, and the float32 before and after it.
 func TestHalvesRoundToTheNearest(t *testing.T) {
 	for typ, f := range formats {
 		for low := range f.infinity() {

@@ -46,7 +46,7 @@ var specials = map[Type][]uint64{
 	BFloat16: specialsOf(8, 7),
 }
 
-// specialsOf are both zeros, infinities, quiet and signalling NaNs, the
+// specialsOf are both zeros, infinities, quiet and signaling NaNs, the
 // smallest and largest subnormal and normal numbers, 1 and the number before 1.
 func specialsOf(exponent, fraction int) (list []uint64) {
 	sign := uint64(1) << (exponent + fraction)

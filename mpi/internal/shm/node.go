@@ -116,7 +116,7 @@ type Waiter interface {
 	Entered() error
 
 	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
-	// as the group has failed or the call was cancelled. It calls ready as often as it
+	// as the group has failed or the call was canceled. It calls ready as often as it
 	// likes, on the goroutine of the caller.
 	Await(ready func() bool) error
 

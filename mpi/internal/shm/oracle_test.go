@@ -34,7 +34,7 @@ func bytesOf(numbers []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(numbers))), 4*len(numbers))
 }
 
-// canonical pairs neighbours, level by level; one left over moves up.
+// canonical pairs neighbors, level by level; one left over moves up.
 func canonical(inputs [][]uint32) []uint32 {
 	for len(inputs) > 1 {
 		var up [][]uint32

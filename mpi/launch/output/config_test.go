@@ -76,7 +76,7 @@ func TestPrefix(t *testing.T) {
 		"$rank/$local_rank $$${rank}":   "11/3 $11",
 		"plain":                         "plain",
 		"$rank.":                        "11.",
-		"\x1b[3${local_rank}m${rank}: ": "\x1b[33m11: ", // a colour of one's own
+		"\x1b[3${local_rank}m${rank}: ": "\x1b[33m11: ", // a color of one's own
 	} {
 		if err := ParsePrefix(prefix); err != nil {
 			t.Errorf("%q: %v", prefix, err)

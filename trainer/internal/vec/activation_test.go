@@ -91,7 +91,7 @@ func TestCurvesAreNearTheirFunctions(t *testing.T) {
 	}
 }
 
-// TestCurvesDependOnNothingElse holds that an element's result depends on neither its place nor its neighbours, and
+// TestCurvesDependOnNothingElse holds that an element's result depends on neither its place nor its neighbors, and
 // that nothing else is written.
 func TestCurvesDependOnNothingElse(t *testing.T) {
 	for _, s := range implementations() {
