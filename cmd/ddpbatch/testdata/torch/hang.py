@@ -51,7 +51,7 @@ class Rows(torch.utils.data.Dataset):
         return torch.zeros(2)
 
 
-def cut_cable():  # no packet for the connections between ranks is received any more, not even an acknowledgement
+def cut_cable():  # no packet for the connections between ranks is received any more, not even an acknowledgment
     drop = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))  # BPF: return 0
     for number in os.listdir("/proc/self/fd"):
         try:
