@@ -1,10 +1,10 @@
-// Package lines puts several streams together on one output without mixing their lines.
+// Package lines combines several streams on one output without mixing their lines.
 //
-// Each stream has a [Writer] of its own, all of which write to the same place:
+// Each stream has its own [Writer], and all of these write to the same output:
 //
 //	out := &lines.Writer{To: os.Stdout}
 //	defer out.Finish()
 //	_, err := io.Copy(out, stream)
 //
-// A [Queue] keeps who writes from waiting for an output that nobody reads.
+// A [Queue] keeps its caller from waiting for an output that nobody reads.
 package lines

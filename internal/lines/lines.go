@@ -8,28 +8,27 @@ import (
 
 const defaultMax = 64 << 10
 
-// Writer passes on whole lines only, as many as there are in one Write. It belongs to
-// one goroutine; To is for those that share it to lock.
+// Writer passes on whole lines only, as many as possible in one Write to To. Only one goroutine may use a Writer. Several Writers may share
+// To, which must then do its own locking.
 type Writer struct {
 	To io.Writer
-	// Max bounds what is kept of a line whose end has not come: a longer one is passed on as several. 0: 64 KiB.
+	// Max limits how many bytes of an unfinished line are kept. A longer line is passed on in several pieces. 0 means 64 KiB.
 	Max int
-	// Label begins each line that is passed on. It must not change once there was a Write.
+	// Label precedes each line that is passed on. It must not change after the first Write.
 	Label string
-	// Redraw lets a carriage return end a line, too, so that a progress bar, which writes over its line, is seen while it goes on: each
-	// state of it as the next begins. It must not change either.
+	// Redraw makes a carriage return end a line too. A progress bar, which overwrites its own line, is then shown as it advances: each
+	// state of it when the next one begins. It must not change after the first Write.
 	Redraw  bool
-	partial []byte // a line whose end has not come, with its label
-	batch   []byte // lines with their labels; empty between two writes
+	partial []byte // an unfinished line, with its label
+	batch   []byte // complete lines with their labels; empty between two calls of Write
 }
 
-// Write takes all of p, even where To fails: that error is for the caller to know, and what To did
-// not take is lost.
+// Write always takes all of p. If To fails, Write returns that error and the bytes that To did not take are lost.
 func (w *Writer) Write(p []byte) (int, error) {
 	n := len(p)
 	var err error
 	if kept := len(w.partial); w.Redraw && n > 0 && p[0] != '\n' && kept > 0 && w.partial[kept-1] == '\r' {
-		err = w.pass(nil) // it was a line's end, and not the first half of one
+		err = w.pass(nil) // the carriage return ended a line; it was not the first half of "\r\n"
 	}
 	if end := w.lastEnd(p); end > 0 {
 		if e := w.pass(p[:end]); err == nil {
@@ -49,7 +48,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lastEnd is the length of the lines in p that have ended. What a carriage return at p's end is, the next byte tells.
+// lastEnd returns the length of the finished lines in p. A carriage return at the end of p does not count: only the next byte shows whether
+// it is part of "\r\n".
 func (w *Writer) lastEnd(p []byte) int {
 	end := bytes.LastIndexByte(p, '\n')
 	if w.Redraw && len(p) > 0 {
@@ -58,7 +58,7 @@ func (w *Writer) lastEnd(p []byte) int {
 	return end + 1
 }
 
-// firstEnd is the length of the first line in p, which ends in one's end.
+// firstEnd returns the length of the first line in p. p ends with the end of a line.
 func (w *Writer) firstEnd(p []byte) int {
 	end := bytes.IndexByte(p, '\n')
 	if !w.Redraw {
@@ -70,7 +70,7 @@ func (w *Writer) firstEnd(p []byte) int {
 	return end + 1
 }
 
-// Finish passes on a last line that has no end, with one.
+// Finish ends an unfinished last line and passes it on.
 func (w *Writer) Finish() error {
 	if len(w.partial) == 0 {
 		return nil
@@ -78,8 +78,8 @@ func (w *Writer) Finish() error {
 	return w.pass([]byte{'\n'})
 }
 
-// pass passes on what is kept and p, which ends in a line's end where there is any of it, in one write. p is copied, so that a caller's
-// buffer may be on its stack.
+// pass writes the kept line and p in one Write. p is empty or ends with the end of a line. It copies p, so that the caller's buffer may be
+// on its stack.
 func (w *Writer) pass(p []byte) error {
 	batch := append(w.batch[:0], w.partial...)
 	begins := len(w.partial) == 0
@@ -94,7 +94,7 @@ func (w *Writer) pass(p []byte) error {
 	}
 	batch = append(batch, p...)
 	w.batch = nil
-	if cap(batch) <= 4*cmp.Or(w.Max, defaultMax) { // many short lines with labels may be more, once
+	if cap(batch) <= 4*cmp.Or(w.Max, defaultMax) { // many short lines with labels may need more than this; such a buffer is not kept
 		w.batch = batch[:0]
 	}
 	_, err := w.To.Write(batch)

@@ -10,21 +10,21 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Queue is a writer that never waits for the one below it: an agent whose console nobody reads has workers to stop all the same. What comes
-// while the queue is full is dropped, and counted.
+// Queue is a writer that never waits for the writer below it: an agent must stop its workers even if nobody reads its console. Messages
+// that arrive while the queue is full are dropped and counted.
 type Queue struct {
-	lines   chan []byte // nil: the last
+	lines   chan []byte // nil marks the end
 	dropped atomic.Int64
 	done    chan struct{}
 }
 
-// How many messages wait for a slow console, and how long the last ones do.
+// How many messages the queue holds for a slow console, and how long End waits for the last ones.
 const (
 	queueLength  = 1 << 10
 	flushTimeout = time.Second
 )
 
-// NewQueue makes one that writes to to.
+// NewQueue returns a Queue that writes to to. The caller must call End.
 func NewQueue(to io.Writer) *Queue {
 	q := &Queue{lines: make(chan []byte, queueLength), done: make(chan struct{})}
 	go func() {
@@ -32,17 +32,17 @@ func NewQueue(to io.Writer) *Queue {
 		for line := <-q.lines; line != nil; line = <-q.lines {
 			n := q.dropped.Swap(0)
 			if n > 0 {
-				line = fmt.Appendf(line, "ddpbatch: %s came while nobody read the console, and are lost\n", text.Plural(int(n), "message"))
+				line = fmt.Appendf(line, "ddpbatch: %s lost: nobody read the console\n", text.Plural(int(n), "message"))
 			}
 			if _, err := to.Write(line); err != nil {
-				q.dropped.Add(n + 1) // and go on: the console may be read again
+				q.dropped.Add(n + 1) // and go on: the console may be read again later
 			}
 		}
 	}()
 	return q
 }
 
-// Write takes a whole message. After End it is lost.
+// Write takes a whole message. Messages written after End are lost.
 func (q *Queue) Write(p []byte) (int, error) {
 	select {
 	case q.lines <- append([]byte{}, p...):
@@ -52,12 +52,12 @@ func (q *Queue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// End waits for what is left to be shown, but not for long: where nobody reads, the goroutine ends with the program. A process that gets no
-// processor for a while shows its last words all the same.
+// End waits for the remaining messages to be shown, but only for a limited time: if nobody reads the output, the goroutine ends with the
+// program. Time in which this process gets no processor does not count.
 func (q *Queue) End() {
 	select {
 	case q.lines <- nil:
-	default: // it is full
+	default: // the queue is full
 		timer := time.NewTimer(flushTimeout)
 		defer timer.Stop()
 		select {

@@ -46,7 +46,7 @@ func TestQueueNeverWaits(t *testing.T) {
 	q.End()
 	<-q.done
 	w.Close()
-	if got := <-text; !strings.Contains(got, "messages came while nobody read the console") {
+	if got := <-text; !strings.Contains(got, "messages lost: nobody read the console") {
 		t.Errorf("%d bytes were read, and no word of those that were lost", len(got))
 	}
 }
@@ -90,7 +90,7 @@ func TestQueueCountsWhatIsLost(t *testing.T) {
 	q.Write([]byte("lost\n"))
 	q.Write([]byte("shown\n"))
 	q.End()
-	if want := "shown\nddpbatch: 42 messages came while nobody read the console, and are lost\n"; console.text.String() != want {
+	if want := "shown\nddpbatch: 42 messages lost: nobody read the console\n"; console.text.String() != want {
 		t.Errorf("got %q, want %q", console.text.String(), want)
 	}
 }
