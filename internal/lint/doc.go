@@ -1,5 +1,4 @@
-// Package lint holds the project's rules that a compiler does not: who may
-// import whom, and what a library must not do. Its tests read the source tree,
-// and the tables of its documents. Its functions tell scripts/gotest which tests
-// are of security, and which files declare a test.
+// Package lint holds the project's rules that the compiler does not check: which packages may import which, and what a library must not do.
+// Its tests read the source tree and the tables in the documentation. Its functions give scripts/gotest the names of the security tests and
+// the files that declare each test.
 package lint

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// securityTest is how docs/security.md names a test, or a subtest.
+// securityTest matches the name of a test or subtest in docs/security.md.
 var securityTest = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+(?:/[^`]+)?)`")
 
-// SecurityTests are the tests that docs/security.md names, of the module whose root this is.
+// SecurityTests returns the tests that docs/security.md names. root is the module's root directory.
 func SecurityTests(root string) ([]string, error) {
 	path := filepath.Join(root, "docs", "security.md")
 	text, err := os.ReadFile(path)
@@ -29,10 +29,10 @@ func SecurityTests(root string) ([]string, error) {
 	return names, nil
 }
 
-// testFunction is how a file declares a test.
+// testFunction matches the declaration of a test.
 var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 
-// TestFiles are, by a test's name, the files that declare it, of the module whose root this is.
+// TestFiles maps the name of each test to the files that declare it. root is the module's root directory.
 func TestFiles(root string) (map[string][]string, error) {
 	files := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
