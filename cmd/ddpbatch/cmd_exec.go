@@ -64,7 +64,7 @@ func newShellCommand(e *env) *cli.Command {
 				return err
 			}
 			if len(where.Ranks) > 1 || where.All {
-				return usage.Errorf("--rank is %q: a shell is beside one rank", c.String("rank"))
+				return usage.Errorf("--rank is %q: a shell runs beside one rank", c.String("rank"))
 			}
 			job, err := openLive(c, e, name)
 			if err != nil {

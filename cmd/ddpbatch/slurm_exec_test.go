@@ -86,7 +86,7 @@ func testSlurmExec(t *testing.T, c *cluster) {
 	c.ok("ddpbatch", "cancel", het.id)
 	held := c.submit("plain.toml", "--", "--hold")
 	out = c.exits(exit.Usage, "ddpbatch", "exec", held.id, "--", "true")
-	if want := "ddpbatch: job " + held.id + " does not run: PENDING (JobHeldUser)"; !strings.Contains(out.stderr, want) {
+	if want := "ddpbatch: job " + held.id + " is not running: PENDING (JobHeldUser)"; !strings.Contains(out.stderr, want) {
 		t.Errorf("of a job that waits: %v, want %q", out, want)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"ddpbatch/mpi/launch/output"
 )
 
-// stopDelay is between TERM and KILL for commands that run beside a rank.
+// stopDelay is the time between TERM and KILL for commands that run beside a rank.
 const stopDelay = 5 * time.Second
 
-// Exec runs a command once on each of the job's nodes that have ranks, or, where w names ranks, once for each of these, and returns the
-// highest of their exit codes. Each runs in the environment and the folder of its rank, of a node that of its first. Where there are
-// several, lines of their output begin with where they ran.
+// Exec runs a command once on each of the job's nodes that have ranks, or, if w names ranks, once for each of those ranks. It returns the
+// highest exit code. Each command runs in the environment and working directory of its rank; a command that runs once on a node uses the
+// node's first rank. If several commands run, each line of output begins with the place it comes from.
 func (j *Job) Exec(ctx context.Context, w Where, command []string, s Streams) (code int, err error) {
 	found, err := j.find(w)
 	if err != nil {
@@ -42,8 +42,8 @@ func (j *Job) Exec(ctx context.Context, w Where, command []string, s Streams) (c
 	})
 }
 
-// Exec runs a command for each of the ranks of this node that are named, or once if none is. The exit code is the highest of theirs; 127 is
-// that of a command that is not there, 126 that of one that cannot be run.
+// Exec runs a command for each rank in ranks that is on this node, or once if ranks is nil. It returns the highest exit code: 127 if the
+// command does not exist, 126 if it cannot be run.
 func (n Node) Exec(ctx context.Context, ranks []int, label string, command []string, out, errs io.Writer) (code int, err error) {
 	here, err := n.Ranks()
 	if err != nil {
@@ -54,8 +54,8 @@ func (n Node) Exec(ctx context.Context, ranks []int, label string, command []str
 	} else {
 		here, err = n.named(here, ranks)
 	}
-	if len(here) == 0 && err == nil { // an attempt that is just beginning
-		err = fmt.Errorf("on %s there is no process of these ranks (yet)", text.Clean(n.Name))
+	if len(here) == 0 && err == nil { // an attempt that has just begun
+		err = fmt.Errorf("no process of these ranks on %s (yet)", text.Clean(n.Name))
 	}
 	shared := Streams{Out: out, Err: errs}.shared()
 	codes, failed := make([]int, len(here)), make([]error, len(here))
@@ -70,7 +70,7 @@ func (n Node) Exec(ctx context.Context, ranks []int, label string, command []str
 	return slices.Max(codes), errors.Join(append(failed, err)...)
 }
 
-// first is the first of the ranks here, or noRank.
+// first returns the first of the ranks here, or a Process whose Rank is noRank.
 func first(here []Process) Process {
 	if len(here) == 0 {
 		return Process{Rank: noRank}
@@ -78,8 +78,8 @@ func first(here []Process) Process {
 	return here[0]
 }
 
-// named are those of the ranks here that are among the wanted ones. An error names those whose logs say that they are here, and that are
-// not.
+// named returns those of the ranks here that are wanted. The error names wanted ranks whose logs say that they run here but that have no
+// process.
 func (n Node) named(here []Process, wanted []int) (found []Process, err error) {
 	for _, p := range here {
 		if slices.Contains(wanted, p.Rank) {
@@ -89,13 +89,13 @@ func (n Node) named(here []Process, wanted []int) (found []Process, err error) {
 	missing, err := n.missing(here)
 	missing = slices.DeleteFunc(missing, func(rank int) bool { return !slices.Contains(wanted, rank) })
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("on %s there is no process of rank %s: it has ended, or has cleared its environment",
+		err = fmt.Errorf("no process on %s belongs to rank %s: it has ended or has cleared its environment",
 			text.Clean(n.Name), folded(missing))
 	}
 	return found, err
 }
 
-// missing are the ranks that the newest attempt has begun here and that have no process here.
+// missing returns the ranks that the newest attempt has started here and that have no process here.
 func (n Node) missing(here []Process) (ranks []int, err error) {
 	attempt, err := n.Run.NewestAttempt()
 	if err != nil {
@@ -111,8 +111,8 @@ func (n Node) missing(here []Process) (ranks []int, err error) {
 	return ranks, err
 }
 
-// execFor runs a command beside one rank. A shell finds the program, and says what is wrong with it: in the rank's PATH, from where the
-// rank works.
+// execFor runs a command beside one rank. A shell looks the program up in the rank's PATH, from the rank's working directory, and reports
+// what is wrong with it.
 func (n Node) execFor(ctx context.Context, p Process, label string, command []string, s Streams) (int, error) {
 	worker := output.Worker{Host: n.Name, Rank: p.Rank}
 	out := &lines.Writer{To: s.Out, Label: output.Label(label, worker), Redraw: true}

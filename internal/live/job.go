@@ -18,26 +18,27 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Job is a job that runs, as a person's command sees it.
+// Job is a running job, as seen by a user's command.
 type Job struct {
 	Run     *rundir.Dir
-	ID      string // as a person names it: "12", "12_3"
-	Attempt int    // the newest; 0: none has begun
-	Ranks   []Rank // of that attempt, by number; none: it has not begun them
+	ID      string // as the user writes it: "12", "12_3"
+	Attempt int    // the newest; 0 if none has begun
+	Ranks   []Rank // of that attempt, sorted by number; empty if it has not started them
 
-	client  *slurm.Client // of the job's cluster
-	environ []string      // of what a simulated job's nodes run
-	parts   []slurm.Part  // none: the job is simulated
+	client  *slurm.Client // for the job's cluster
+	environ []string      // for the pretend nodes of a simulated job
+	parts   []slurm.Part  // nil if the job is simulated
 }
 
-// Rank is a rank, and the node that it was begun on.
+// Rank is a rank and the node that it was started on.
 type Rank struct {
 	Number int    `json:"rank"`
 	Host   string `json:"host"`
 }
 
-// Open finds out where the job id of a run runs. The run must be the caller's own, as its program is started. A job that does not run is a
-// [usage.Error] that says what became of it. environ is the caller's environment, for the nodes of a simulated job.
+// Open finds out on which nodes the job id of a run runs. The run must belong to the caller, because its copy of the program is executed.
+// If the job does not run, the error is a [usage.Error] that says what became of it. environ is the caller's environment, for the pretend
+// nodes of a simulated job.
 func Open(ctx context.Context, v *runview.Viewer, environ []string, run *rundir.Dir, id string) (*Job, error) {
 	if err := run.CheckOwn(); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func Open(ctx context.Context, v *runview.Viewer, environ []string, run *rundir.
 	case "simulate":
 		err = j.findSimulation(ctx, v)
 	default:
-		err = usage.Errorf("%s was started by hand, not submitted; its ranks are where it was started", v.From.Short(run.Path()))
+		err = usage.Errorf("%s was started by hand, not submitted; its ranks run on the machine where it was started",
+			v.From.Short(run.Path()))
 	}
 	if err == nil {
 		err = j.readRanks()
@@ -63,7 +65,7 @@ func Open(ctx context.Context, v *runview.Viewer, environ []string, run *rundir.
 	return j, err
 }
 
-// askSlurm finds the job's nodes. Of a chain, the link that runs is the one that began last.
+// askSlurm finds the job's nodes. In a chain, the running link is the one that began last.
 func (j *Job) askSlurm(ctx context.Context, v *runview.Viewer) error {
 	if v.IsChain(j.Run) {
 		history, err := j.Run.Ledger()
@@ -83,7 +85,7 @@ func (j *Job) askSlurm(ctx context.Context, v *runview.Viewer) error {
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
 		return err
 	}
-	// a rebuilt cluster counts from 1 again
+	// A rebuilt cluster counts job IDs from 1 again, so that another job may have the same ID.
 	parts = slices.DeleteFunc(parts, func(p slurm.Part) bool { return p.Name != j.Run.Spec().Name })
 	if len(parts) == 0 {
 		return ended(j.ID, v.HowEnded(ctx, j.Run, j.ID, ""))
@@ -98,7 +100,7 @@ func (j *Job) askSlurm(ctx context.Context, v *runview.Viewer) error {
 			if !strings.EqualFold(p.Reason, "none") {
 				why += " (" + text.Clean(p.Reason) + ")"
 			}
-			return &usage.Error{Message: fmt.Sprintf("job %s does not run: %s", j.ID, why), Hint: "see ddpbatch status " + j.ID}
+			return &usage.Error{Message: fmt.Sprintf("job %s is not running: %s", j.ID, why), Hint: "see ddpbatch status " + j.ID}
 		}
 	}
 	j.parts = parts
@@ -113,12 +115,12 @@ func (j *Job) findSimulation(ctx context.Context, v *runview.Viewer) error {
 	return unix.Close(fd)
 }
 
-// ended is the error for a job that is over.
+// ended returns the error for a job that has ended.
 func ended(id, how string) error {
 	return &usage.Error{Message: fmt.Sprintf("job %s has ended: %s", id, how), Hint: "its logs: ddpbatch logs " + id}
 }
 
-// readRanks reads which ranks the newest attempt has begun, and where: each has logs that tell.
+// readRanks reads from the names of the log files which ranks the newest attempt has started, and on which nodes.
 func (j *Job) readRanks() (err error) {
 	if j.Attempt, err = j.Run.NewestAttempt(); err != nil || j.Attempt == 0 {
 		return err
@@ -127,7 +129,7 @@ func (j *Job) readRanks() (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, log := range logs { // by rank, each with two streams
+	for _, log := range logs { // sorted by rank, two streams for each
 		if n := len(j.Ranks); n == 0 || j.Ranks[n-1].Number != log.Rank {
 			j.Ranks = append(j.Ranks, Rank{log.Rank, log.Host})
 		}
@@ -135,24 +137,24 @@ func (j *Job) readRanks() (err error) {
 	return nil
 }
 
-// Where says on which nodes something is to run. At most one of its fields is set.
+// Where says on which nodes a command runs. At most one of its fields is set.
 type Where struct {
-	Ranks []int  // on the nodes of these; in order, each once
-	All   bool   // on those of all ranks
+	Ranks []int  // on the nodes of these ranks; sorted, without duplicates
+	All   bool   // on the nodes of all ranks
 	Node  string // on this node
 }
 
-// selection is a Where that has been looked up.
+// selection is the result of looking up a Where.
 type selection struct {
-	ranks []int    // none: something runs once on each node
-	hosts []string // in the order in which the job has them
+	ranks []int    // empty: the command runs once on each node
+	hosts []string // in the job's order
 }
 
-// find looks up where something is to run: on all nodes of the job that have ranks, if w does not say.
+// find looks up where a command runs. Without a choice in w, it runs on all of the job's nodes that have ranks.
 func (j *Job) find(w Where) (s selection, err error) {
 	if w.Node != "" {
 		if hosts := j.hosts(); !slices.Contains(hosts, w.Node) {
-			return s, usage.Errorf("node %s is none of job %s, which has %s", text.Clean(w.Node), j.ID,
+			return s, usage.Errorf("node %s does not belong to job %s, whose nodes are %s", text.Clean(w.Node), j.ID,
 				slurm.FoldHostlist(slices.Sorted(slices.Values(hosts))))
 		}
 		return selection{hosts: []string{w.Node}}, nil
@@ -177,15 +179,16 @@ func (j *Job) find(w Where) (s selection, err error) {
 		delete(has, host)
 	}
 	for host := range has {
-		return s, fmt.Errorf("ranks of attempt %d of job %s have logs of %s, which is none of its nodes", j.Attempt, j.ID, text.Clean(host))
+		return s, fmt.Errorf("attempt %d of job %s has logs of ranks on %s, which is not one of the job's nodes", j.Attempt, j.ID,
+			text.Clean(host))
 	}
-	if len(s.hosts) == 0 { // of a simulated job, whose nodes are known by their ranks
+	if len(s.hosts) == 0 { // only for a simulated job, whose nodes are known by their ranks
 		return s, j.notBegun()
 	}
 	return s, nil
 }
 
-// named are the ranks that w names.
+// named returns the ranks that w names.
 func (j *Job) named(w Where) (found []Rank, err error) {
 	if len(j.Ranks) == 0 {
 		return nil, j.notBegun()
@@ -200,7 +203,7 @@ func (j *Job) named(w Where) (found []Rank, err error) {
 			for _, r := range j.Ranks {
 				all = append(all, r.Number)
 			}
-			return nil, usage.Errorf("there is no rank %d in attempt %d of job %s: its ranks are %s", number, j.Attempt,
+			return nil, usage.Errorf("rank %d does not exist in attempt %d of job %s: its ranks are %s", number, j.Attempt,
 				j.ID, blame.Ranges(all))
 		}
 		found = append(found, j.Ranks[at])
@@ -210,12 +213,12 @@ func (j *Job) named(w Where) (found []Rank, err error) {
 
 func (j *Job) notBegun() error {
 	return &usage.Error{
-		Message: fmt.Sprintf("job %s has not begun the ranks of its attempt %d yet", j.ID, j.Attempt),
-		Hint:    "wait, or name a node of it: --node NAME",
+		Message: fmt.Sprintf("attempt %[2]d of job %[1]s has not started its ranks yet", j.ID, j.Attempt),
+		Hint:    "wait, or name one of the job's nodes with --node NAME",
 	}
 }
 
-// hosts are the job's nodes; of a simulated job, those that have ranks.
+// hosts returns the job's nodes. For a simulated job these are the nodes that have ranks.
 func (j *Job) hosts() (all []string) {
 	for _, p := range j.parts {
 		all = append(all, p.Nodes...)
@@ -230,8 +233,8 @@ func (j *Job) hosts() (all []string) {
 	return all
 }
 
-// folded names numbers for a flag of this program's: "0-3,7".
+// folded formats ranks for a flag of this program: "0-3,7".
 func folded(ranks []int) string { return strings.ReplaceAll(spaced(ranks), " ", "") }
 
-// spaced names numbers for a person: "0-3, 7".
+// spaced formats ranks for people: "0-3, 7".
 func spaced(ranks []int) string { return blame.Ranges(ranks) }

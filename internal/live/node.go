@@ -14,10 +14,10 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Node is one node of a run, seen by a process there.
+// Node is one node of a run, as seen by a process on it.
 type Node struct {
 	Run     *rundir.Dir
-	Name    string   // as Slurm has it
+	Name    string   // as Slurm names it
 	Environ []string // of this process
 }
 
@@ -25,16 +25,16 @@ type Node struct {
 type Process struct {
 	Rank      int
 	PID       int
-	Environ   []string // as its agent started it
-	Dir       string   // where it works
-	Contained bool     // it sees other files than this process: it runs in a container
+	Environ   []string // the one its agent gave it
+	Dir       string   // its working directory
+	Contained bool     // it has another mount namespace than this process, as in a container
 }
 
-// Ranks finds the processes of the run's ranks here, by rank: each is the first of its processes, by their environment. One that has
-// cleared or overwritten its environment is not found; and of two attempts of one rank, as a node that was cut off may have, it is the
-// later one.
+// Ranks finds the processes of the run's ranks on this node, sorted by rank. It finds them by their environment, and returns the oldest
+// process of each rank. A process that has cleared or overwritten its environment is not found. If two attempts of one rank run, as on a
+// node that was cut off, the process of the later attempt is returned.
 //
-// What a person has started beside a rank has no cookie, and so is none.
+// Commands that a user has started beside a rank have no cookie, and are left out.
 func (n Node) Ranks() ([]Process, error) {
 	all, err := proc.WithVariables("SLURMD_NODENAME=" + n.Name)
 	if err != nil {
@@ -42,10 +42,10 @@ func (n Node) Ranks() ([]Process, error) {
 	}
 	found := map[int]Process{}
 	cookies := map[int]string{}
-	for _, r := range all { // the oldest first
+	for _, r := range all { // oldest first
 		environ, err := proc.Environ(r.PID)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		lookup := jobenv.LookupIn(environ)
 		cookie, _ := lookup(proc.CookieVariable)
@@ -65,8 +65,8 @@ func (n Node) Ranks() ([]Process, error) {
 	return ranks, nil
 }
 
-// isRun reports whether a path is the run's. Where nodes have it by another name than this command was given, the last part is the same,
-// which no other run has.
+// isRun reports whether a path names the run directory. Nodes may know it by another path than the one given to this command. The last
+// element is the same on all nodes, and no other run has it.
 func (n Node) isRun(path string) bool {
 	own := strings.TrimPrefix(n.Run.Path(), filepath.Dir(n.Run.Whole().Path()))
 	return strings.HasSuffix(path, own)
@@ -78,7 +78,7 @@ func isElsewhere(pid int) bool {
 	return theirs != "" && ours != "" && theirs != ours
 }
 
-// link is what a link below /proc/PID leads to; "" where that is not told.
+// link returns the target of a link below /proc/PID, or "" if it cannot be read.
 func link(pid int, name string) string {
 	target, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", pid, name))
 	if err != nil {
@@ -87,21 +87,21 @@ func link(pid int, name string) string {
 	return target
 }
 
-// PIDVariable tells what runs beside a rank which process that is.
+// PIDVariable holds the process ID of the rank, for a command that runs beside it.
 const PIDVariable = "DDPBATCH_RANK_PID"
 
-// ranksAlone are variables that are a rank's alone: the run's secret, and what tells its agent that it lives, or of what it has failed. The
-// cookie is among them, as its agent ends whatever has it.
+// ranksAlone are the variables that only the rank itself may have: the run's secret, and the files and addresses by which its agent learns
+// that it is alive or why it failed. The cookie is among them because the agent kills every process that has it.
 var ranksAlone = []string{
 	"DDPBATCH_SECRET", "DDPBATCH_STORE", "DDPBATCH_LISTEN", proc.CookieVariable, "DDPBATCH_HEARTBEAT_FILE", "DDPBATCH_FLIGHT_FILE",
 	"TORCHELASTIC_ERROR_FILE",
 }
 
-// noRank is the number of a Process that stands for none: what runs beside it has the environment of this process.
+// noRank is the rank number of a Process that stands for no rank. A command beside it gets the environment of this process.
 const noRank = -1
 
-// environBeside is the environment of what runs beside a rank: the rank's, less what is the rank's alone. Of one in a container, whose
-// programs are elsewhere, only what tells of the job is taken over. The terminal is the person's.
+// environBeside returns the environment for a command beside a rank: the rank's, without the variables that only the rank may have. If the
+// rank runs in a container, which has other programs, only variables that describe the job are taken from it. TERM is the user's.
 func (n Node) environBeside(p Process) []string {
 	if p.Rank == noRank {
 		return n.Environ
@@ -120,7 +120,7 @@ func (n Node) environBeside(p Process) []string {
 	return append(environ, PIDVariable+"="+strconv.Itoa(p.PID))
 }
 
-// without is an environment less the variables of some names.
+// without returns environ without the variables for which drop returns true.
 func without(environ []string, drop func(name string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -128,7 +128,8 @@ func without(environ []string, drop func(name string) bool) []string {
 	})
 }
 
-// dirBeside is where a command beside a rank runs: where the rank does, or else, where this process cannot, in the run directory.
+// dirBeside returns the directory in which a command beside a rank runs: the rank's working directory, or the run directory if this process
+// cannot reach that.
 func (n Node) dirBeside(p Process) string {
 	if info, err := os.Stat(p.Dir); p.Dir != "" && err == nil && info.IsDir() {
 		return p.Dir

@@ -83,7 +83,7 @@ func TestRanksAreFoundByTheirEnvironment(t *testing.T) {
 	if _, err := n.named(found, []int{0, 3}); err != nil {
 		t.Errorf("a rank of another node is missed: %v", err)
 	}
-	if _, err := n.named(found, []int{0, 2}); err == nil || !strings.Contains(err.Error(), "no process of rank 2") {
+	if _, err := n.named(found, []int{0, 2}); err == nil || !strings.Contains(err.Error(), "belongs to rank 2") {
 		t.Errorf("a rank that has gone: %v", err)
 	}
 }
@@ -183,8 +183,8 @@ func TestWhereIsLookedUp(t *testing.T) {
 		{Where{All: true}, "n2 n1 n3", "0-2,5", ""},
 		{Where{Ranks: []int{1, 5}}, "n2 n3", "1,5", ""},
 		{Where{Node: "n3"}, "n3", "", ""},
-		{Where{Node: "n4"}, "", "", "node n4 is none of job 7, which has n[1-3]"},
-		{Where{Ranks: []int{3}}, "", "", "there is no rank 3 in attempt 2 of job 7: its ranks are 0-2, 5"},
+		{Where{Node: "n4"}, "", "", "node n4 does not belong to job 7, whose nodes are n[1-3]"},
+		{Where{Ranks: []int{3}}, "", "", "rank 3 does not exist in attempt 2 of job 7: its ranks are 0-2, 5"},
 	} {
 		s, err := job().find(test.where)
 		if test.fault != "" {
@@ -198,7 +198,7 @@ func TestWhereIsLookedUp(t *testing.T) {
 		}
 	}
 	none := &Job{ID: "7"}
-	if _, err := none.find(Where{All: true}); err == nil || !strings.Contains(err.Error(), "has not begun") {
+	if _, err := none.find(Where{All: true}); err == nil || !strings.Contains(err.Error(), "has not started its ranks") {
 		t.Errorf("of a job without ranks: %v", err)
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// shell is the one that every node has.
+// shell exists on every node.
 const shell = "/bin/sh"
 
-// Shell opens the user's shell beside one rank, or on a node beside its first rank. w names one rank or a node; else it is the lowest rank
-// that there is. It returns the shell's exit code.
+// Shell opens the user's shell beside one rank. w names one rank, or a node, whose first rank is taken; without either it is the job's
+// lowest rank. Shell returns the shell's exit code.
 func (j *Job) Shell(ctx context.Context, w Where, s Streams) (code int, err error) {
 	switch {
 	case len(w.Ranks) > 1 || w.All:
-		return exit.Usage, usage.Errorf("a shell is beside one rank")
+		return exit.Usage, usage.Errorf("a shell runs beside one rank")
 	case w.Node == "" && len(w.Ranks) == 0 && len(j.Ranks) > 0:
 		w.Ranks = []int{j.Ranks[0].Number}
 	case w.Node == "" && len(w.Ranks) == 0:
@@ -38,8 +38,8 @@ func (j *Job) Shell(ctx context.Context, w Where, s Streams) (code int, err erro
 	})
 }
 
-// Shell turns this process into the user's shell beside the rank, or, of a negative one, beside the first rank here. A line on errs says
-// where that is. It returns only if that fails.
+// Shell turns this process into the user's shell beside a rank, or beside the first rank here if rank is negative. It first writes a line
+// to errs that says where the shell runs. It returns only if it fails.
 func (n Node) Shell(rank int, errs io.Writer) error {
 	here, err := n.Ranks()
 	if err != nil {
@@ -56,13 +56,13 @@ func (n Node) Shell(rank int, errs io.Writer) error {
 	fmt.Fprintln(errs, "ddpbatch: "+n.welcome(p))
 	environ := n.environBeside(p)
 	if err := unix.Chdir(n.dirBeside(p)); err != nil {
-		return fmt.Errorf("go to where %s works: %w", p, err)
+		return fmt.Errorf("change to the working directory of %s: %w", p, err)
 	}
 	path := shellOf(n.Environ)
 	return fmt.Errorf("run %s: %w", path, unix.Exec(path, []string{filepath.Base(path)}, environ))
 }
 
-// shellOf is the user's shell, if the node has it.
+// shellOf returns the user's shell if the node has it, and else /bin/sh.
 func shellOf(environ []string) string {
 	path, _ := jobenv.LookupIn(environ)("SHELL")
 	if filepath.IsAbs(path) && unix.Access(path, unix.X_OK) == nil {
@@ -71,7 +71,7 @@ func shellOf(environ []string) string {
 	return shell
 }
 
-// welcome says beside whom a shell is.
+// welcome returns the line that says where the shell runs.
 func (n Node) welcome(p Process) string {
 	node := text.Clean(n.Name)
 	if p.Rank == noRank {

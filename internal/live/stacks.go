@@ -33,44 +33,44 @@ import (
 const (
 	stacksLimit = time.Minute // for all nodes to answer
 	maxAnswer   = 64 << 20    // bytes of one rank's answer, unpacked
-	maxWaiting  = 32 << 20    // bytes that are kept of answers that have not ended
-	frameBytes  = 300         // of a line: srun passes on lines of up to 1 KiB whole
+	maxWaiting  = 32 << 20    // bytes kept of answers that are not complete
+	frameBytes  = 300         // of packed data in a line: srun passes on lines of up to 1 KiB whole
 	frameMark   = "ddpbatch-stacks"
 )
 
-// Stacks is where the threads of all ranks of an attempt are. Its JSON names are a contract (docs/cli/stacks.md).
+// Stacks holds the stacks of all ranks of an attempt. Its JSON names are a contract (docs/cli/stacks.md).
 type Stacks struct {
 	Job     string        `json:"job"`
 	RunDir  string        `json:"run_dir"`
 	Attempt int           `json:"attempt"`
 	Time    time.Time     `json:"time"`
-	Groups  []StacksGroup `json:"groups"`  // ranks that are at the same place, by their first rank
-	Missing []Rank        `json:"missing"` // of which no process was found, or whose node has not answered
+	Groups  []StacksGroup `json:"groups"`  // ranks with the same stacks, sorted by their first rank
+	Missing []Rank        `json:"missing"` // ranks without a process, or on a node that did not answer
 }
 
-// StacksGroup are ranks whose threads are at the same place.
+// StacksGroup holds ranks whose threads are at the same place.
 type StacksGroup struct {
 	Ranks     []RankProcess `json:"ranks"`
-	Condition string        `json:"condition"` // where the first rank's first thread is: "in futex"
+	Condition string        `json:"condition"` // what the first thread of the first rank waits for: "in futex"
 	Text      string        `json:"stacks"`    // of the first rank
 }
 
-// RankProcess is a rank with its process.
+// RankProcess is a rank and its process.
 type RankProcess struct {
 	Rank
 	PID int `json:"pid"`
 }
 
-// rankStacks is what the program on a node says of one rank.
+// rankStacks is what the program on a node reports for one rank.
 type rankStacks struct {
 	RankProcess
 	Condition string `json:"condition"`
 	Text      string `json:"text"`
-	Alike     string `json:"alike"` // the same of two ranks that are at the same place
+	Alike     string `json:"alike"` // equal for two ranks that are at the same place
 }
 
-// Stacks looks at all ranks, once on each node. What errs gets is what srun says. Nodes that have not answered within a minute are passed
-// over. The program's error is one only if nobody has answered.
+// Stacks reads the stacks of all ranks, with one process per node. The messages of srun go to errs. Nodes that have not answered within a
+// minute are left out. A failure to run the program on the nodes is returned only if no node has answered.
 func (j *Job) Stacks(ctx context.Context, now time.Time, errs io.Writer) (Stacks, error) {
 	s := Stacks{Job: j.ID, RunDir: j.Run.Path(), Attempt: j.Attempt, Time: now, Missing: []Rank{}}
 	found, err := j.find(Where{All: true})
@@ -99,7 +99,7 @@ func (j *Job) Stacks(ctx context.Context, now time.Time, errs io.Writer) (Stacks
 	return s, nil
 }
 
-// fold puts ranks together that are at the same place.
+// fold groups the ranks that are at the same place.
 func fold(all []rankStacks) []StacksGroup {
 	slices.SortStableFunc(all, func(a, b rankStacks) int { return cmp.Compare(a.Number, b.Number) })
 	all = slices.CompactFunc(all, func(a, b rankStacks) bool { return a.Number == b.Number })
@@ -117,7 +117,7 @@ func fold(all []rankStacks) []StacksGroup {
 	return groups
 }
 
-// Stacks looks at the ranks of this node, and writes what [Job.Stacks] reads.
+// Stacks reads the stacks of the ranks on this node, and writes them in the form that [Job.Stacks] reads.
 func (n Node) Stacks(ctx context.Context, out io.Writer) error {
 	here, err := n.Ranks()
 	if err != nil {
@@ -138,18 +138,18 @@ func (n Node) Stacks(ctx context.Context, out io.Writer) error {
 	return failed
 }
 
-// look tells where the threads of one rank are.
+// look returns where the threads of one rank are.
 func (n Node) look(ctx context.Context, p Process) rankStacks {
 	var said bytes.Buffer
 	dumper := watch.Dumper{PySpy: findProgram("py-spy", p.Environ)}
-	_ = dumper.Look(ctx, p.PID, &said) // a buffer takes all
+	_ = dumper.Look(ctx, p.PID, &said) // writing to a buffer does not fail
 	r := rankStacks{RankProcess: RankProcess{Rank{p.Rank, n.Name}, p.PID}, Condition: watch.Where(p.PID).Text, Text: said.String()}
 	sum := sha256.Sum256([]byte(r.Condition + "\n" + alike(r.Text, numbersOf(p.PID))))
 	r.Alike = hex.EncodeToString(sum[:8])
 	return r
 }
 
-// findProgram is a program in an environment's PATH; "" where there is none.
+// findProgram looks a program up in the PATH of an environment. It returns "" if there is none.
 func findProgram(name string, environ []string) string {
 	folders, _ := jobenv.LookupIn(environ)("PATH")
 	for _, folder := range filepath.SplitList(folders) {
@@ -162,7 +162,7 @@ func findProgram(name string, environ []string) string {
 	return ""
 }
 
-// numbersOf are the numbers of a rank's processes and threads, and of its agent.
+// numbersOf returns the IDs of a rank's processes and threads, and of its agent.
 func numbersOf(pid int) map[string]bool {
 	numbers := map[string]bool{}
 	relatives, _ := proc.Relatives(pid)
@@ -176,11 +176,12 @@ func numbersOf(pid int) map[string]bool {
 	return numbers
 }
 
-// unlike matches what two ranks never have alike: addresses, and what may be the number of a process. A line of a source has a colon
-// before it.
+// unlike matches what always differs between two ranks: addresses, and numbers that may be process IDs. Numbers of source lines follow a
+// colon, and are not matched.
 var unlike = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ (]?0x[0-9a-fA-F]+|(^|[ (\n])[0-9]+`) })
 
-// alike is a text less what two ranks never have alike. Where in the kernel a thread is that runs is a matter of the moment.
+// alike removes from a text what always differs between two ranks. It also drops the kernel's stack of a running thread, which changes from
+// moment to moment.
 func alike(said string, numbers map[string]bool) string {
 	var b strings.Builder
 	runs := false
@@ -205,8 +206,8 @@ func alike(said string, numbers map[string]bool) string {
 	})
 }
 
-// writeFrames writes an answer in lines that srun passes on whole, each in one piece among those of other nodes: the mark, the rank's
-// number, the line's of how many, and a part of the packed answer.
+// writeFrames writes an answer in lines short enough for srun to pass on whole, as it mixes the lines of several nodes. A line holds the
+// mark, the rank's number, the line's index, the number of lines, and a part of the compressed answer.
 func writeFrames(out io.Writer, answer rankStacks) error {
 	plain, err := json.Marshal(answer)
 	if err != nil {
@@ -228,14 +229,14 @@ func writeFrames(out io.Writer, answer rankStacks) error {
 	return nil
 }
 
-// frames puts the lines together that writeFrames has written on any nodes. Other lines are passed over.
+// frames puts together the lines that writeFrames has written on any node. It skips other lines.
 type frames struct {
 	partial []byte
-	kept    int // bytes of parts
+	kept    int // bytes in parts
 	parts   map[int][][]byte
 }
 
-// Write takes all of p.
+// Write always takes all of p.
 func (f *frames) Write(p []byte) (int, error) {
 	f.partial = append(f.partial, p...)
 	for {
@@ -246,7 +247,7 @@ func (f *frames) Write(p []byte) (int, error) {
 		f.add(string(line))
 		f.partial = rest
 	}
-	if len(f.partial) > 4*frameBytes { // nothing of ours
+	if len(f.partial) > 4*frameBytes { // not one of our lines
 		f.partial = f.partial[:0]
 	}
 	return len(p), nil
@@ -277,7 +278,7 @@ func (f *frames) add(line string) {
 	}
 }
 
-// all are the answers that are whole.
+// all returns the complete answers.
 func (f *frames) all() (answers []rankStacks) {
 	for rank, parts := range f.parts {
 		zip, err := gzip.NewReader(bytes.NewReader(bytes.Join(parts, nil)))
@@ -292,7 +293,7 @@ func (f *frames) all() (answers []rankStacks) {
 	return answers
 }
 
-// Print writes the page: each place with the ranks that are there, and the stacks of the first of them.
+// Print writes the groups of ranks, each with the stacks of its first rank.
 func (s Stacks) Print(w io.Writer) {
 	fmt.Fprintf(w, "job %s, attempt %d, %s\n", text.Clean(s.Job), s.Attempt, s.Time.Format(time.DateTime))
 	for _, g := range s.Groups {
@@ -309,12 +310,12 @@ func (s Stacks) Print(w io.Writer) {
 		}
 	}
 	if len(s.Missing) > 0 {
-		fmt.Fprintf(w, "\n%s: no answer: the node gave none in time, or the process has ended or cleared its environment\n",
+		fmt.Fprintf(w, "\n%s: no answer: the node did not answer in time, or the process has ended or has cleared its environment\n",
 			onHosts(s.Missing))
 	}
 }
 
-// onHosts names ranks with their nodes: "ranks 0-3 on n1, n2".
+// onHosts formats ranks with their nodes: "ranks 0-3 on n1, n2".
 func onHosts(ranks []Rank) string {
 	var numbers []int
 	var hosts []string

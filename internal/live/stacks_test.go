@@ -103,7 +103,7 @@ ranks 0-2 on n1, n2: in futex
 rank 3 on n2: running
   process 43
 
-ranks 4-5 on n3: no answer: the node gave none in time, or the process has ended or cleared its environment
+ranks 4-5 on n3: no answer: the node did not answer in time, or the process has ended or has cleared its environment
 `
 	if page.String() != want {
 		t.Errorf("the page is\n%s\nwant\n%s", page.String(), want)

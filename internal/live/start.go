@@ -16,15 +16,15 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Streams are those of what runs on the nodes.
+// Streams are the streams of the commands on the nodes.
 type Streams struct {
-	In       *os.File // nil: nothing
-	Terminal bool     // In is one, and Out and Err are the same
+	In       *os.File // nil: /dev/null
+	Terminal bool     // In is a terminal, and so are Out and Err
 	Out, Err io.Writer
 }
 
-// runOn runs this program once on each of the hosts, with the words that args returns for a host; of a job in Slurm they are the same for
-// all. It returns the highest exit code.
+// runOn runs this program once on each host, and returns the highest exit code. args returns the arguments for a host; for a job in Slurm
+// they must be the same for all hosts.
 func (j *Job) runOn(ctx context.Context, hosts []string, s Streams, args func(host string) []string) (code int, err error) {
 	var commands []*exec.Cmd
 	if j.parts == nil {
@@ -54,28 +54,28 @@ func (j *Job) runOn(ctx context.Context, hosts []string, s Streams, args func(ho
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return exit.Failed, fmt.Errorf("%w; job %s goes on", context.Cause(ctx), j.ID)
+		return exit.Failed, fmt.Errorf("%w; job %s keeps running", context.Cause(ctx), j.ID)
 	}
 	return slices.Max(codes), errors.Join(errs...)
 }
 
-// onThisMachine is the command of a pretend node.
+// onThisMachine returns the command for a pretend node.
 func (j *Job) onThisMachine(ctx context.Context, s Streams, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, j.Run.Binary(), args...)
 	cmd.Env, cmd.Dir = j.environ, j.Run.Whole().Path()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: !s.Terminal}
-	// What a shell has started ends with it. One on a terminal, which has no group of its own, ends by itself.
+	// The signal goes to the command's whole group. On a terminal the command has no group of its own, so there it ends by itself.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * stopDelay
 	return cmd
 }
 
-// runHere runs a command to its end and returns its exit code. Only while the goroutine keeps its thread does the command end with this
-// process, and not before ([slurm.Exec]).
+// runHere runs a command to its end and returns its exit code. It locks the goroutine to its thread, so that the parent-death signal is
+// sent when this process ends and not earlier ([slurm.Exec]).
 func runHere(cmd *exec.Cmd, s Streams) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if s.In != nil { // else /dev/null
+	if s.In != nil { // nil means /dev/null
 		cmd.Stdin = s.In
 	}
 	cmd.Stdout, cmd.Stderr = s.Out, s.Err
@@ -93,7 +93,8 @@ func runHere(cmd *exec.Cmd, s Streams) (int, error) {
 	return ended.ExitCode(), nil
 }
 
-// shared is s for several commands at once. Files are theirs to write to: a terminal must stay one for them.
+// shared returns s for use by several commands at once, with a lock around each writer that is not a file. Files are passed to the commands
+// directly, because a terminal must remain one for them.
 func (s Streams) shared() Streams {
 	var mu sync.Mutex
 	lock := func(w io.Writer) io.Writer {
