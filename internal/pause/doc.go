@@ -1,2 +1,2 @@
-// Package pause waits for a while, or less where nobody waits for what comes after.
+// Package pause waits for a time, and returns early if the context ends.
 package pause

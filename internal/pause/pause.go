@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// For waits for d, which may be nothing or less. The error is that of ctx, if ctx has ended by then.
+// For waits for d, and returns at once if d is not positive. If ctx ends first, For returns its error.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -16,7 +16,7 @@ func For(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// Until waits for the time at.
+// Until waits until the given time, as For does.
 func Until(ctx context.Context, at time.Time) error {
 	return For(ctx, time.Until(at))
 }
