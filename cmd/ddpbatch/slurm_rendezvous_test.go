@@ -108,7 +108,7 @@ func testSlurmAgentCannotTakePart(t *testing.T, c *cluster) {
 [ "$1" = "" ] || [ "$1" = "$SLURM_NODEID" ] || set -- "$1" ""
 exec ddpbatch run --join-timeout 60 $2 -- true
 `)
-	const notNode0 = "agent 0 on n1 cannot take part: --node-rank is 1, and to Slurm this is node 0 (n1); leave it out"
+	const notNode0 = "agent 0 on n1 cannot take part: --node-rank is 1, but for Slurm this is node 0 (n1); leave it out"
 	for _, row := range []struct {
 		name string
 		node string // that alone has the flags; "": all
@@ -116,11 +116,11 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 		code int
 		want string // of those that could take part, or of all
 	}{
-		{"the batch script's own number", "", "--node-rank 0", 2, " cannot take part: --node-rank is 0, and to Slurm this is node "},
+		{"the batch script's own number", "", "--node-rank 0", 2, " cannot take part: --node-rank is 0, but for Slurm this is node "},
 		{"another node's number", "", "--node-rank 1", 2, notNode0},
 		{"another node's number, on the first node", "0", "--node-rank 1", 2, notNode0},
 		{"the batch script's own number, two needed", "", "--nnodes 2:3 --node-rank 0", 2,
-			" cannot take part: --node-rank is 0, and to Slurm this is node "},
+			" cannot take part: --node-rank is 0, but for Slurm this is node "},
 		{"another node's number, two needed", "", "--nnodes 2:3 --node-rank 1", 2, notNode0},
 		{"an interface that is not there", "", "--interface ib0", 1,
 			`on n1: no network address that "ib0" (interface) allows; it has lo 127.0.0.1/8`},

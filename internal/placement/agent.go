@@ -16,23 +16,24 @@ import (
 	"ddpbatch/slurm"
 )
 
-// rendezvousPorts is how many ports agents try to meet on.
+// rendezvousPorts is the number of ports on which agents try to meet.
 const rendezvousPorts = 8
 
-// Agent is what decides where an agent of a run stands, beside Slurm.
+// Agent holds what decides, beside Slurm, where an agent of a run stands among the others.
 type Agent struct {
 	*torchrun.Options
-	PerNode launch.Nproc  // workers
-	Job     launch.Config // where the run has one, and else the default
-	Builtin bool          // the workers are of the built-in trainer
+	PerNode launch.Nproc  // workers on each node
+	Job     launch.Config // the job's settings, or the defaults if the run has no job
+	Builtin bool          // the workers run the built-in trainer
 	Program []string      // the workers' command
-	JobID   string        // Slurm's, as people write it
+	JobID   string        // Slurm's ID, as people write it
 	Environ []string
-	Lookup  func(name string) (string, bool) // a variable of Environ
-	Note    func(format string, args ...any) // tells a person what is good to know and no error
+	Lookup  func(name string) (string, bool) // looks up a variable of Environ
+	Note    func(format string, args ...any) // tells the user something worth knowing that is not an error
 }
 
-// Resolve fills in where this agent stands among the others, from Slurm, whose allocation it returns, or from flags.
+// Resolve fills in cfg with this agent's position among the others, from Slurm or from flags. It returns Slurm's allocation, or nil if
+// flags decide.
 func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Allocation, error) {
 	alloc, err := slurm.FromEnviron(a.Lookup)
 	inSlurm := !errors.Is(err, slurm.ErrNotInSlurm)
@@ -44,7 +45,7 @@ func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Al
 	case byHand && err == nil && alloc.InStep() && alloc.Tasks > 1:
 		return nil, &usage.Error{
 			Message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", alloc.Tasks),
-			Hint:    "leave " + a.How("standalone") + " out, and Slurm says the rest",
+			Hint:    "leave " + a.How("standalone") + " out: Slurm provides the rest",
 		}
 	case byHand:
 		alloc, err = nil, a.byHand(cfg)
@@ -59,7 +60,7 @@ func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Al
 		return nil, err
 	}
 	switch cfg.Interface, err = a.interfaceOf(ctx); {
-	case err != nil && alloc != nil && ctx.Err() == nil: // a name that this node may be alone not to know
+	case err != nil && alloc != nil && ctx.Err() == nil: // perhaps only this node cannot resolve the name
 		cfg.Reject = cmp.Or(cfg.Reject, err)
 	case err != nil:
 		return nil, err
@@ -70,13 +71,13 @@ func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Al
 	return alloc, nil
 }
 
-// srunPorts is how many ports Slurm's SrunPortRange has at least where agents take some of them: of fewer srun needs each.
+// srunPorts is the least number of ports in Slurm's SrunPortRange for agents to use that range. In a smaller range srun needs all of them.
 const srunPorts = 256
 
-// portRanges are where ports are taken from: as the job says, else as Slurm does for srun, whose connections a firewall between nodes lets
-// through; none where neither says.
+// portRanges returns the ports that agents may use: those of the job, or else Slurm's range for srun, whose connections a firewall between
+// the nodes lets through. It returns nil if neither is set.
 func (a *Agent) portRanges() launch.PortRanges {
-	if ranges, err := launch.ParsePorts(a.Job.Ports); err == nil { // jobfile refuses others
+	if ranges, err := launch.ParsePorts(a.Job.Ports); err == nil { // package jobfile has rejected invalid ones
 		return ranges
 	}
 	text, _ := a.Lookup(jobenv.PortsVariable)
@@ -90,7 +91,7 @@ func (a *Agent) portRanges() launch.PortRanges {
 func (a *Agent) byHand(cfg *launch.AgentConfig) (err error) {
 	cfg.Count = max(1, a.Nodes.Max)
 	if a.NodeRank >= cfg.Count && !a.Standalone {
-		return usage.Errorf("%s is %d, and there is one node: --nnodes says how many there are", a.How("node-rank"), a.NodeRank)
+		return usage.Errorf("%s is %d, but there is only one node: set the number of nodes with --nnodes", a.How("node-rank"), a.NodeRank)
 	}
 	if cfg.Count > 1 {
 		cfg.Index = a.NodeRank
@@ -101,8 +102,8 @@ func (a *Agent) byHand(cfg *launch.AgentConfig) (err error) {
 	}
 	if tasks := Tasks(a.Lookup); tasks > 1 && cfg.Count*cfg.Nproc == 1 {
 		return &usage.Error{
-			Message: fmt.Sprintf("SLURM_NTASKS is %d, and this would be a world of one", tasks),
-			Hint:    "start it with srun and without --standalone, or say --nproc-per-node",
+			Message: fmt.Sprintf("SLURM_NTASKS is %d, but this run would have a world size of 1", tasks),
+			Hint:    "start it with srun and without --standalone, or pass --nproc-per-node",
 		}
 	}
 	switch {
@@ -116,12 +117,12 @@ func (a *Agent) byHand(cfg *launch.AgentConfig) (err error) {
 	return err
 }
 
-// noID is torchrun's --rdzv-id where none is given. Agents of several nodes take where they meet for their run's id instead, as other runs
-// have another place.
+// noID is torchrun's run ID if --rdzv-id is not given. Agents on several nodes use the address at which they meet as the run's ID instead,
+// because other runs meet elsewhere.
 const noID = "none"
 
-// oneNode is for one node. Its workers' port is a free one, unless they are told one. As under torchrun, a standalone run has an id that no
-// other has, and another without --rdzv-id is "none".
+// oneNode configures a run on one node. Its workers use a free port unless a flag gives one. As under torchrun, the ID of a standalone run
+// is unique, and that of another run without --rdzv-id is "none".
 func (a *Agent) oneNode(cfg *launch.AgentConfig) error {
 	cfg.RunID = cmp.Or(a.Rendezvous.ID, noID)
 	if a.Standalone && a.Rendezvous.ID == "" {
@@ -139,17 +140,17 @@ func (a *Agent) oneNode(cfg *launch.AgentConfig) error {
 	return nil
 }
 
-// staticRendezvous is for nodes that have numbers: torchrun's static rendezvous.
+// staticRendezvous configures torchrun's static rendezvous, in which the nodes have numbers.
 func (a *Agent) staticRendezvous(cfg *launch.AgentConfig) error {
 	switch {
 	case !a.Has("node-rank") || !a.Has("master-addr"):
 		return &usage.Error{
 			Message: fmt.Sprintf("%s is %d", a.How("nnodes"), cfg.Count),
-			Hint: "say --node-rank and --master-addr, too, or --rdzv-backend c10d and --rdzv-endpoint; " +
+			Hint: "add --node-rank and --master-addr, or --rdzv-backend c10d and --rdzv-endpoint; " +
 				"under srun leave --nnodes out",
 		}
 	case a.MasterPort < 1 || a.MasterPort > 65535-rendezvousPorts:
-		return usage.Errorf("%s is %d; it must be 1 to %d, as nodes meet on the ports after it", a.How("master-port"),
+		return usage.Errorf("%s is %d, but must be 1 to %d: nodes meet on the ports after it", a.How("master-port"),
 			a.MasterPort, 65535-rendezvousPorts)
 	}
 	cfg.MasterAddr, cfg.MasterPort, cfg.MasterGiven = a.MasterAddr, a.MasterPort, true
@@ -161,7 +162,8 @@ func (a *Agent) staticRendezvous(cfg *launch.AgentConfig) error {
 	return nil
 }
 
-// c10dRendezvous is for nodes that are numbered as they come: torchrun's c10d rendezvous. One that says its number keeps it.
+// c10dRendezvous configures torchrun's c10d rendezvous, in which nodes are numbered in the order in which they arrive. A node with
+// --node-rank keeps its number.
 func (a *Agent) c10dRendezvous(cfg *launch.AgentConfig) error {
 	host, port := a.Rendezvous.Host, a.Rendezvous.Port
 	if port < 0 {
@@ -170,18 +172,18 @@ func (a *Agent) c10dRendezvous(cfg *launch.AgentConfig) error {
 	switch {
 	case host == "":
 		return &usage.Error{
-			Message: fmt.Sprintf("%s is %d, and no --rdzv-endpoint says where they meet", a.How("nnodes"), cfg.Count),
+			Message: fmt.Sprintf("%s is %d, but --rdzv-endpoint is not set: nodes need an address to meet at", a.How("nnodes"), cfg.Count),
 			Hint:    "write --rdzv-endpoint HOST:PORT with the first node's name, the same on every node",
 		}
 	case port < 1:
-		return usage.Errorf("%s has port 0, and %s is %d: every node must know the port", a.How("rdzv-endpoint"),
+		return usage.Errorf("%s has port 0, but %s is %d: every node must know the port", a.How("rdzv-endpoint"),
 			a.How("nnodes"), cfg.Count)
 	}
 	cfg.RunID = cmp.Or(a.Rendezvous.ID, "c10d/"+torchrun.JoinEndpoint(host, port))
 	cfg.TorchID = cmp.Or(a.Rendezvous.ID, noID)
 	switch isHost := a.Rendezvous.Conf.IsHost; {
 	case a.Has("node-rank") && isHost != nil && *isHost != (a.NodeRank == 0):
-		return usage.Errorf("%s is %d, and is_host=%t of %s: the host is node 0", a.How("node-rank"), a.NodeRank,
+		return usage.Errorf("%s is %d, but %[4]s has is_host=%[3]t: the host is node 0", a.How("node-rank"), a.NodeRank,
 			*isHost, a.How("rdzv-conf"))
 	case a.Has("node-rank"):
 		cfg.MasterAddr, cfg.Ports = host, []int{port}
@@ -193,7 +195,7 @@ func (a *Agent) c10dRendezvous(cfg *launch.AgentConfig) error {
 	return nil
 }
 
-// interfaceOf is the network to meet on: the flag's, the one of --local-addr, or the job's.
+// interfaceOf returns the network on which agents meet: that of --interface, of --local-addr, or of the job.
 func (a *Agent) interfaceOf(ctx context.Context) (string, error) {
 	switch {
 	case a.Standalone:
@@ -213,8 +215,8 @@ func (a *Agent) interfaceOf(ctx context.Context) (string, error) {
 	return addresses[0], nil
 }
 
-// servesTorch reports whether this agent, if it is agent 0, serves PyTorch's store at MASTER_PORT: where a flag or the job says so, and
-// otherwise for Python. A port that was given without either may be meant for a server of the workers' own.
+// servesTorch reports whether this agent, if it is agent 0, serves PyTorch's store at MASTER_PORT. A flag or the job decides; otherwise it
+// does for Python programs, unless a port was given, on which the workers may run their own server.
 func (a *Agent) servesTorch(masterPort int) bool {
 	switch {
 	case a.Has("torch-store"):
@@ -227,14 +229,14 @@ func (a *Agent) servesTorch(masterPort int) bool {
 	return a.RunsPython(a.Program)
 }
 
-// Tasks is SLURM_NTASKS; 0 where it is not set or no number.
+// Tasks returns SLURM_NTASKS, or 0 if it is not set or is not a number.
 func Tasks(lookup func(string) (string, bool)) int {
 	text, _ := lookup("SLURM_NTASKS")
 	tasks, _ := strconv.Atoi(text)
 	return tasks
 }
 
-// Configure puts in what does not depend on where the agent is.
+// Configure sets the fields of cfg that do not depend on the agent's position.
 func (a *Agent) Configure(cfg *launch.AgentConfig) {
 	cfg.Role, cfg.VirtualLocalRank = a.Role, a.VirtualLocalRank
 	cfg.GPUs = cmp.Or(a.GPUs, cfg.GPUs)
@@ -243,7 +245,7 @@ func (a *Agent) Configure(cfg *launch.AgentConfig) {
 		cfg.MaxRestarts, cfg.Policy.MaxRestarts = a.MaxRestarts, a.MaxRestarts
 	}
 	if a.Has("shutdown-timeout") {
-		cfg.Grace = max(1, a.ShutdownTimeout) // 0 would be the default
+		cfg.Grace = max(1, a.ShutdownTimeout) // 0 would select the default
 	}
 	if a.Has("hang") {
 		cfg.HangAfter = a.Hang
@@ -251,6 +253,6 @@ func (a *Agent) Configure(cfg *launch.AgentConfig) {
 	conf := a.Rendezvous.Conf
 	cfg.JoinTimeout = cmp.Or(a.JoinTimeout, conf.JoinTimeout, conf.Timeout)
 	if conf.LastCall != nil {
-		cfg.LastCall = max(1, *conf.LastCall) // as above
+		cfg.LastCall = max(1, *conf.LastCall) // 0 would select the default
 	}
 }

@@ -131,7 +131,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		// several agents of one machine, as torchrun has it
 		{shell, "--nnodes 2 --node-rank 0 --master-addr localhost x",
 			"0/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508",
-			"--master-addr is localhost: only agents on this machine can come; where nodes are machines, write the first one's name"},
+			"--master-addr is localhost: only agents on this machine can connect; for several machines, give the name of the first"},
 		// agent 0 says it
 		{shell, "--nnodes 2 --node-rank 1 --master-addr localhost x",
 			"1/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508", ""},
@@ -151,7 +151,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		{tasks, "--nnodes 2 --nproc-per-node 2 --node-rank 1 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
 		{single, "--nproc-per-node 2 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
 		{single, "--nnodes 1 --node-rank 0 --start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0",
-			"not needed: --nnodes, --node-rank: Slurm says"},
+			"not needed: --nnodes, --node-rank: Slurm decides"},
 		{single, "--start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--start-method changes nothing"},
 		{single, "--interface ib0 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --interface: there is one node"},
 		{tasks, "--interface ib0 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
@@ -160,11 +160,11 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		{single, "--nnodes 2 --node-rank 1 --master-addr n1 x", "1/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
 		// ranks that are not there: torchrun passes over them; another node may have them
 		{shell, "--nproc-per-node 2 -r 7:1 x", "0/1 nproc 2 of 1, none at :0",
-			"-r names local rank 7, and this run has local ranks 0 to 1"},
+			"-r names local rank 7, but this run has local ranks 0 to 1"},
 		{shell, "--nproc-per-node 2 --tee 0:3,2:1 x", "0/1 nproc 2 of 1, none at :0", "--tee names local rank 2"},
 		{agents, "--local-ranks-filter 0-1 x", inStep, ""},
 		{shell, "--nproc-per-node 2 --local-ranks-filter 0,5 x", "0/1 nproc 2 of 1, none at :0",
-			"--local-ranks-filter names local rank 5, and this run has local ranks 0 to 1"},
+			"--local-ranks-filter names local rank 5, but this run has local ranks 0 to 1"},
 		{single, "--nproc-per-node 2 --ranks-filter 1 -r 1:3 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
 		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 1 x",
 			"0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
@@ -237,35 +237,35 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 		line    string
 		want    string
 	}{
-		{agents, "--nnodes 2 x", "--nnodes says 2, and this step has 3 nodes; leave it out"},
-		{agents, "--nnodes 4:8 x", "--nnodes says 4:8, and this step has 3 nodes"},
-		{agents, "--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2); leave it out (a $SLURM_NODEID"},
-		{agents, "--master-addr n2 x", "--master-addr is n2, node 1 of the step, and rank 0 runs on n1"},
+		{agents, "--nnodes 2 x", "--nnodes is 2, but this step has 3 nodes; leave it out"},
+		{agents, "--nnodes 4:8 x", "--nnodes is 4:8, but this step has 3 nodes"},
+		{agents, "--node-rank 0 x", "--node-rank is 0, but for Slurm this is node 1 (n2); leave it out (the batch script's shell"},
+		{agents, "--master-addr n2 x", "--master-addr is n2, node 1 of the step, but rank 0 runs on n1"},
 		{agents, "--rdzv-endpoint n3:29500 x", "--rdzv-endpoint is n3, node 2 of the step"},
 		{agents, "--master-addr localhost x",
-			"--master-addr is localhost, and this step has 3 nodes: each would look for rank 0 on itself"},
+			"--master-addr is localhost, but this step has 3 nodes: each would look for rank 0 on itself"},
 		{agents, "--standalone x", "SLURM_NTASKS is 3: each task would start a world of its own; leave --standalone out"},
 		{tasks, "--nproc-per-node 4 x",
-			"srun starts a task per rank here (4 tasks, 2 of them on n2), and --nproc-per-node asks for 4 in each"},
+			"srun starts one task per rank here (4 tasks, 2 of them on n2), but --nproc-per-node asks for 4 workers in each"},
 		{salloced, "--nproc-per-node 2 x",
-			"srun starts a task per rank here (5 tasks, 1 of them on n3), and --nproc-per-node asks for 2 in each; " +
-				"leave it out, or start one task a node: srun -N3 -n3 --ntasks-per-node=1"},
-		{tasks, "--nnodes 1 x", "--nnodes says 1, and this step has 2 nodes"},
-		{single, "--nnodes 2 x", "--nnodes is 2; say --node-rank and --master-addr, too"},
-		{single, "--node-rank 1 x", "--node-rank is 1, and to Slurm this is node 0 (n2)"},
-		{shell, "--node-rank 1 x", "--node-rank is 1, and there is one node"},
-		{shell, "--nnodes 2 --node-rank 0 x", "say --node-rank and --master-addr, too"},
-		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 65530 x", "--master-port is 65530; it must be 1 to 65527"},
-		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 0 x", "--master-port is 0; it must be 1 to 65527"},
-		{shell, "--nnodes 2 --rdzv-backend c10d x", "no --rdzv-endpoint says where they meet"},
+			"srun starts one task per rank here (5 tasks, 1 of them on n3), but --nproc-per-node asks for 2 workers in each; " +
+				"leave it out, or start one task per node: srun -N3 -n3 --ntasks-per-node=1"},
+		{tasks, "--nnodes 1 x", "--nnodes is 1, but this step has 2 nodes"},
+		{single, "--nnodes 2 x", "--nnodes is 2; add --node-rank and --master-addr, or"},
+		{single, "--node-rank 1 x", "--node-rank is 1, but for Slurm this is node 0 (n2)"},
+		{shell, "--node-rank 1 x", "--node-rank is 1, but there is only one node"},
+		{shell, "--nnodes 2 --node-rank 0 x", "add --node-rank and --master-addr, or"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 65530 x", "--master-port is 65530, but must be 1 to 65527"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 0 x", "--master-port is 0, but must be 1 to 65527"},
+		{shell, "--nnodes 2 --rdzv-backend c10d x", "--rdzv-endpoint is not set"},
 		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:0 x", "--rdzv-endpoint has port 0"},
 		{shell, "--nnodes 2 --node-rank 1 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x",
-			"is_host=true of --rdzv-conf: the host is node 0"},
+			"--rdzv-conf has is_host=true: the host is node 0"},
 		{shell, "--local-addr no.such.host.invalid x", "--local-addr"},
 		{shell, "-m", "-m is about a script, and none is given"},
 		{shell, "--pass-local-rank", "--pass-local-rank is about a script"},
-		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, and this run has rank 0 alone"},
-		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, and this run has ranks 0 to 3"},
+		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, but this run has only rank 0"},
+		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, but this run has ranks 0 to 3"},
 	} {
 		cfg, _, err := resolved(t, test.environ(t), test.line)
 		if err == nil {
@@ -276,7 +276,7 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 		}
 	}
 	agents := with(agents(t), map[string]string{"PET_NNODES": "2"})
-	if _, _, err := resolved(t, agents, "x"); err == nil || !strings.Contains(err.Error(), "PET_NNODES says 2") {
+	if _, _, err := resolved(t, agents, "x"); err == nil || !strings.Contains(err.Error(), "PET_NNODES is 2") {
 		t.Errorf("a variable that contradicts Slurm: %v", err)
 	}
 }
@@ -293,8 +293,8 @@ func salloced(t *testing.T) map[string]string {
 // place, and a reason.
 func TestRunRejectsWhatIsWrongOnItsNode(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
-		{"--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2)"},
-		{"--node-rank 2 x", "--node-rank is 2, and to Slurm this is node 1 (n2)"},
+		{"--node-rank 0 x", "--node-rank is 0, but for Slurm this is node 1 (n2)"},
+		{"--node-rank 2 x", "--node-rank is 2, but for Slurm this is node 1 (n2)"},
 		{"--master-addr n2 x", "--master-addr is n2, node 1 of the step"},
 		{"--nproc-per-node gpu x", `one worker per GPU is asked for ("gpu")`},
 		{"--local-addr no.such.host.invalid x", "--local-addr: lookup no.such.host.invalid"},

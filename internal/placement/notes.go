@@ -12,7 +12,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// notes tell which flags change nothing, and why. One agent of the run says them. alloc is Slurm's, nil by hand.
+// notes reports which flags have no effect, and why. Only one agent of the run reports them. alloc is nil without Slurm.
 func (a *Agent) notes(alloc *slurm.Allocation) {
 	for _, note := range a.Notes(a.Environ, alloc == nil && a.Nodes.Max > 1 && a.Rendezvous.Backend == torchrun.C10d) {
 		a.Note("%s", note)
@@ -27,7 +27,7 @@ func (a *Agent) notes(alloc *slurm.Allocation) {
 	}
 }
 
-// noteOneNode is for a run of one node by hand, which meets nobody.
+// noteOneNode reports the flags that have no effect in a run on one node without Slurm, which has no other agents to meet.
 func (a *Agent) noteOneNode() {
 	why := "there is one node"
 	var names []string
@@ -35,7 +35,7 @@ func (a *Agent) noteOneNode() {
 		names = append(names, "rdzv-backend", "node-rank")
 	}
 	if a.Standalone || a.Rendezvous.Backend == torchrun.C10d {
-		if a.Rendezvous.Port != 0 { // localhost:0 says no more than that
+		if a.Rendezvous.Port != 0 { // localhost:0 has the same meaning as no endpoint
 			names = append(names, "rdzv-endpoint")
 		}
 		names = append(names, "master-addr", "master-port")
@@ -46,7 +46,7 @@ func (a *Agent) noteOneNode() {
 	a.notUsed(why, append(names, "local-addr", "interface")...)
 }
 
-// noteNodes is for several nodes by hand.
+// noteNodes reports the flags that have no effect in a run on several nodes without Slurm.
 func (a *Agent) noteNodes() {
 	host, flag := a.MasterAddr, "master-addr"
 	if a.Rendezvous.Backend == torchrun.C10d {
@@ -54,30 +54,30 @@ func (a *Agent) noteNodes() {
 		a.notUsed("nodes meet at --rdzv-endpoint, and MASTER_PORT is a free port", "master-addr", "master-port")
 	}
 	if isLoopbackName(host) {
-		a.Note("%s is %s: only agents on this machine can come; where nodes are machines, write the first one's name", a.How(flag), host)
+		a.Note("%s is %s: only agents on this machine can connect; for several machines, give the name of the first", a.How(flag), host)
 	}
 }
 
-// noteSlurm is for a step of Slurm's.
+// noteSlurm reports the flags that have no effect in a Slurm step.
 func (a *Agent) noteSlurm(alloc *slurm.Allocation) {
-	a.notUsed("Slurm says which nodes there are and how they meet", "nnodes", "node-rank", "rdzv-backend", "rdzv-endpoint",
+	a.notUsed("Slurm decides which nodes there are and how they meet", "nnodes", "node-rank", "rdzv-backend", "rdzv-endpoint",
 		"rdzv-id", "master-addr")
 	switch {
 	case alloc.TaskMode():
 		a.notUsed("srun starts each worker as a task of its own", "nproc-per-node")
 		if a.Nodes.Min < a.Nodes.Max {
-			a.Note("%s: with a task per rank the run does not go on without some of them; start one task a node", a.How("nnodes"))
+			a.Note("%s: with one task per rank the run cannot continue with fewer nodes; start one task per node", a.How("nnodes"))
 		}
 	case len(alloc.Nodes) == 1:
 		a.notUsed("there is one node", "local-addr", "interface")
 	}
 }
 
-// notUsed tells in one line which of some flags were given for nothing.
+// notUsed reports in one line those of the named flags that were given but have no effect.
 func (a *Agent) notUsed(why string, names ...string) {
 	var list []string
 	for _, name := range names {
-		// what --rdzv-endpoint says of --master-addr is told of itself
+		// A --master-addr that comes from --rdzv-endpoint is not listed a second time.
 		if how := a.How(name); a.Has(name) && !(name == "master-addr" && how == a.How("rdzv-endpoint")) {
 			list = append(list, how)
 		}
@@ -87,9 +87,10 @@ func (a *Agent) notUsed(why string, names ...string) {
 	}
 }
 
-// checkRanks looks in the flags about output for ranks that are not there. In our own --ranks-filter it is an error where the world is
-// known before the start. torchrun passes over them, and people rely on it: one line serves machines of several sizes, and -r 9:1 keeps
-// torchrun 1.13, which fails without a map under Python 3.11, going. So its flags are warned of. alloc is Slurm's, nil by hand.
+// checkRanks looks for ranks that do not exist in the flags about output. In --ranks-filter, which is ours, such a rank is an error if the
+// world size is known before the start. torchrun ignores them, and users rely on that: one command line serves machines of several sizes,
+// and torchrun 1.13, which fails without a map under Python 3.11, runs with -r 9:1. So torchrun's flags only get a warning. alloc is nil
+// without Slurm.
 func (a *Agent) checkRanks(alloc *slurm.Allocation, cfg *launch.AgentConfig) error {
 	local, world := cfg.Nproc, cfg.Nproc*cfg.Count
 	known := cfg.Count == 1
@@ -113,14 +114,14 @@ func (a *Agent) checkRanks(alloc *slurm.Allocation, cfg *launch.AgentConfig) err
 		beyond := named.ranks[slices.IndexFunc(named.ranks, func(rank int) bool { return rank >= named.size })]
 		there := fmt.Sprintf("%ss 0 to %d", named.what, named.size-1)
 		if named.size == 1 {
-			there = named.what + " 0 alone"
+			there = "only " + named.what + " 0"
 		}
 		switch how := a.How(named.flag); {
 		case known && named.ours:
-			return usage.Errorf("%s names %s %d, and this run has %s", how, named.what, beyond, there)
-		case cfg.Index > 0: // one agent says it
+			return usage.Errorf("%s names %s %d, but this run has %s", how, named.what, beyond, there)
+		case cfg.Index > 0: // one agent reports it
 		case known:
-			a.Note("%s names %s %d, and this run has %s", how, named.what, beyond, there)
+			a.Note("%s names %s %d, but this run has %s", how, named.what, beyond, there)
 		default:
 			a.Note("%s names %s %d: if every node has as many workers as this one (%d), there are %s", how, named.what,
 				beyond, cfg.Nproc, there)
@@ -129,7 +130,7 @@ func (a *Agent) checkRanks(alloc *slurm.Allocation, cfg *launch.AgentConfig) err
 	return nil
 }
 
-// isLoopbackName tells whether a host is this machine alone, wherever it is said.
+// isLoopbackName reports whether a host name or address means the local machine on every machine.
 func isLoopbackName(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")

@@ -16,9 +16,9 @@ import (
 func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err error) {
 	if !alloc.InStep() && (len(alloc.Nodes) > 1 || alloc.Tasks > 1) {
 		return &usage.Error{
-			Message: fmt.Sprintf("this is a batch script or a job's shell, and the job has %s and %s",
+			Message: fmt.Sprintf("this is a batch script or a job's shell, but the job has %s and %s",
 				text.Plural(len(alloc.Nodes), "node"), text.Plural(alloc.Tasks, "task")),
-			Hint: "start it with srun, or pass --standalone for this node alone",
+			Hint: "start it with srun, or pass --standalone to use only this node",
 		}
 	}
 	if err := a.agreesWith(alloc); err != nil {
@@ -30,7 +30,7 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	cfg.MasterAddr, cfg.Ports = alloc.Address(0), cfg.Ranges.Ports(alloc.Key(), rendezvousPorts)
 	if a.Has("master-port") {
 		cfg.MasterPort = a.MasterPort
-		cfg.Ports = cfg.Ranges.Ports(fmt.Sprint(alloc.Key(), "/", a.MasterPort), rendezvousPorts) // others, where somebody holds those
+		cfg.Ports = cfg.Ranges.Ports(fmt.Sprint(alloc.Key(), "/", a.MasterPort), rendezvousPorts) // other ports, in case those are taken
 	}
 	if name := alloc.NodeName(); name != "" {
 		cfg.Host = name
@@ -49,7 +49,7 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	} else {
 		cfg.Index, cfg.Count, cfg.Hosts = max(0, alloc.NodeRank), len(alloc.Nodes), alloc.Nodes
 		if cfg.Nproc, err = a.PerNode.On(cfg.Index, a.Lookup); err != nil {
-			cfg.Nproc, cfg.Reject = 1, cmp.Or(cfg.Reject, usage.Errorf("%v", err)) // of this node: others may have GPUs
+			cfg.Nproc, cfg.Reject = 1, cmp.Or(cfg.Reject, usage.Errorf("%v", err)) // an error of this node only: others may have GPUs
 		}
 		cfg.CPUsPerTask = a.cpusPerTask() / cfg.Nproc
 		cfg.MinCount = min(cmp.Or(a.Nodes.Min, cfg.MinCount), cfg.Count)
@@ -57,8 +57,8 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	return nil
 }
 
-// Misplaced has the tasks that know that rank 0 is not on the first node say so to the others: by PMI-2 rank 0 does, and otherwise the
-// first task of the first node, where the others look for agent 0. The other one's number need only be another.
+// Misplaced sets cfg.Reject if rank 0 is not on the first node, and picks the agent that tells the others: with PMI-2 rank 0, and otherwise
+// the first task of the first node, where the others look for agent 0. Any other index serves for the remaining agents.
 func Misplaced(client *pmi2.Client, alloc *slurm.Allocation, cfg *launch.AgentConfig) {
 	if alloc == nil || alloc.CheckLayout() == nil {
 		return
@@ -74,11 +74,11 @@ func Misplaced(client *pmi2.Client, alloc *slurm.Allocation, cfg *launch.AgentCo
 	}
 }
 
-// What agents tell each other must fit: a negative number is no uint.
+// The agents' offers must fit into a message of PMI-2: a negative constant does not convert to uint.
 const _ = uint(pmi2.MaxText - launch.MaxOffer)
 
-// Exchange lets agent 0 tell the others where it is, if each task of the step is an agent and all of them must come. By hand (no alloc)
-// there are other agents than the step's tasks.
+// Exchange lets agent 0 tell the others its address by PMI-2. That works if each task of the step is an agent and all agents must join.
+// Without Slurm (alloc is nil) the agents are not the tasks of the step.
 func Exchange(client *pmi2.Client, alloc *slurm.Allocation, cfg *launch.AgentConfig) {
 	if client != nil && alloc != nil && cfg.Count > 1 && (cfg.MinCount == 0 || cfg.MinCount == cfg.Count) &&
 		client.Size() == cfg.Count && client.Rank() == alloc.ProcID && (client.Rank() == 0) == (cfg.Index == 0) {
@@ -86,53 +86,53 @@ func Exchange(client *pmi2.Client, alloc *slurm.Allocation, cfg *launch.AgentCon
 	}
 }
 
-// agreesWith holds what flags say of the nodes against what Slurm says. A run that went on with either would surprise somebody.
+// agreesWith checks flags about nodes against Slurm. If they disagree, either choice would surprise somebody.
 func (a *Agent) agreesWith(alloc *slurm.Allocation) error {
 	nodes := len(alloc.Nodes)
 	switch {
 	case a.Nodes.Max > 0 && (nodes < a.Nodes.Min || nodes > a.Nodes.Max):
 		return &usage.Error{
-			Message: fmt.Sprintf("%s says %s, and this step has %s", a.How("nnodes"), a.Nodes, text.Plural(nodes, "node")),
-			Hint:    "leave it out, and Slurm says it",
+			Message: fmt.Sprintf("%s is %s, but this step has %s", a.How("nnodes"), a.Nodes, text.Plural(nodes, "node")),
+			Hint:    "leave it out: Slurm provides it",
 		}
 	case a.Has("master-addr") && nodes > 1 && alloc.Addresses == nil && isLoopbackName(a.MasterAddr):
 		return &usage.Error{
-			Message: fmt.Sprintf("%s is %s, and this step has %d nodes: each would look for rank 0 on itself",
+			Message: fmt.Sprintf("%s is %s, but this step has %d nodes: each would look for rank 0 on itself",
 				a.How("master-addr"), a.MasterAddr, nodes),
-			Hint: "leave it out, and Slurm says it",
+			Hint: "leave it out: Slurm provides it",
 		}
 	}
 	return nil
 }
 
-// agreesOnRank is agreesWith for what differs from node to node: some agents may agree, and then must hear of one that does not.
+// agreesOnRank checks --node-rank, as agreesWith does. It may be right on some nodes and wrong on others, which must then be told.
 func (a *Agent) agreesOnRank(alloc *slurm.Allocation) error {
 	if !a.Has("node-rank") || a.NodeRank == max(0, alloc.NodeRank) {
 		return nil
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("%s is %d, and to Slurm this is node %d (%s)", a.How("node-rank"), a.NodeRank,
+		Message: fmt.Sprintf("%s is %d, but for Slurm this is node %d (%s)", a.How("node-rank"), a.NodeRank,
 			alloc.NodeRank, alloc.NodeName()),
-		Hint: "leave it out (a $SLURM_NODEID or $SLURM_PROCID on srun's line is the batch script's own: the shell puts it in before " +
+		Hint: "leave it out (the batch script's shell expands a $SLURM_NODEID or $SLURM_PROCID on srun's line before " +
 			"srun starts)",
 	}
 }
 
-// agreesOnMaster is the same for --master-addr $(hostname), on whose node it agrees.
+// agreesOnMaster checks --master-addr, as agreesWith does. --master-addr $(hostname) is right on the first node and wrong on all others.
 func (a *Agent) agreesOnMaster(alloc *slurm.Allocation) error {
 	at := slices.Index(alloc.Nodes, a.MasterAddr)
 	if !a.Has("master-addr") || at <= 0 {
 		return nil
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("%s is %s, node %d of the step, and rank 0 runs on %s", a.How("master-addr"),
+		Message: fmt.Sprintf("%s is %s, node %d of the step, but rank 0 runs on %s", a.How("master-addr"),
 			a.MasterAddr, at, alloc.Nodes[0]),
-		Hint: "leave it out, and Slurm says it",
+		Hint: "leave it out: Slurm provides it",
 	}
 }
 
-// agreesWithTasks is for srun tasks that are the ranks: --nproc-per-node may only say what srun did, on every node, so that all tasks
-// find the same.
+// agreesWithTasks checks --nproc-per-node if the tasks of srun are the ranks: it must be the number of tasks on every node. It checks all
+// nodes, so that all tasks come to the same result.
 func (a *Agent) agreesWithTasks(alloc *slurm.Allocation) error {
 	differs := func(tasks int) bool { return a.Nproc != strconv.Itoa(tasks) }
 	at := slices.IndexFunc(alloc.TasksPerNode, differs)
@@ -144,14 +144,14 @@ func (a *Agent) agreesWithTasks(alloc *slurm.Allocation) error {
 	}
 	nodes := len(alloc.Nodes)
 	return &usage.Error{
-		Message: fmt.Sprintf("srun starts a task per rank here (%d tasks, %d of them on %s), and %s asks for %s in each",
+		Message: fmt.Sprintf("srun starts one task per rank here (%d tasks, %d of them on %s), but %s asks for %s workers in each",
 			alloc.Tasks, alloc.TasksPerNode[at], alloc.Nodes[at], a.How("nproc-per-node"), a.Nproc),
-		Hint: fmt.Sprintf("leave it out, or start one task a node: srun -N%d -n%d --ntasks-per-node=1 (without -n srun takes the job's "+
+		Hint: fmt.Sprintf("leave it out, or start one task per node: srun -N%d -n%d --ntasks-per-node=1 (without -n srun takes the job's "+
 			"number of tasks)", nodes, nodes),
 	}
 }
 
-// cpusPerTask is what the job asked for each of srun's tasks; 0: nothing.
+// cpusPerTask returns the number of CPUs that the job requested for each task, or 0 if it requested none.
 func (a *Agent) cpusPerTask() int {
 	text, _ := a.Lookup("SLURM_CPUS_PER_TASK")
 	n, err := strconv.Atoi(text)
@@ -161,7 +161,7 @@ func (a *Agent) cpusPerTask() int {
 	return n
 }
 
-// TaskRanks is what a rank is told of where it stands, of a task that is itself a rank.
+// TaskRanks returns the rank numbers of a task that is itself a rank.
 func TaskRanks(alloc *slurm.Allocation) launch.RankNumbers {
 	r := alloc.Rank()
 	return launch.RankNumbers{
