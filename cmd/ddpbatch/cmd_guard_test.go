@@ -35,7 +35,7 @@ func TestGuardCommandKillsWhenOrdersEnd(t *testing.T) {
 		})
 		return code, out.String()
 	}
-	if code, says := guard("rubbish"); code != 1 || !strings.Contains(says, `"rubbish" is no order for a guard`) {
+	if code, says := guard("rubbish"); code != 1 || !strings.Contains(says, `"rubbish" is not an order for a guard`) {
 		t.Errorf("code %d: %s", code, says)
 	}
 	select {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// JoinCgroups moves processes into the cgroups that this one is in, as far as these are not the roots of their hierarchies. It takes root's
-// rights, mostly. Children that they have already stay where they are.
+// JoinCgroups moves processes into the cgroups of this process, except those that are the roots of their hierarchies. Mostly only root may
+// do that. Children that the processes already have stay where they are.
 func JoinCgroups(pids ...int) error {
 	own, err := ownCgroups(os.DirFS("/"))
 	for _, dir := range own {
@@ -27,7 +27,7 @@ func JoinCgroups(pids ...int) error {
 	return err
 }
 
-// ownCgroups are the folders of the cgroups that this process is in, below the root of the file system.
+// ownCgroups returns the directories of the cgroups that this process is in, relative to the root of the file system.
 func ownCgroups(root fs.FS) ([]string, error) {
 	text, err := readFile(root, "proc/self/cgroup", maxControl)
 	if err != nil {
@@ -54,11 +54,11 @@ func ownCgroups(root fs.FS) ([]string, error) {
 	return dirs, nil
 }
 
-// MaxPID is how many processes the kernel has numbers for.
+// MaxPID returns the number of process IDs that the kernel has.
 func MaxPID() (uint64, error) {
 	text, err := readSome("/proc/sys/kernel/pid_max", 64)
 	if err != nil {
-		return 0, fmt.Errorf("ask for the largest process id: %w", err)
+		return 0, fmt.Errorf("read the largest process ID: %w", err)
 	}
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }

@@ -11,33 +11,36 @@ import (
 
 const (
 	findPause  = 50 * time.Millisecond  // between looks for the process in the container, at first
-	findSeldom = time.Second            // in the end
-	findToMove = 100 * time.Millisecond // the same, of one that Slurm does not end before it was moved
-	clientWait = 5 * time.Second        // for the client to see that its container has ended
+	findSeldom = time.Second            // the longest such pause
+	findToMove = 100 * time.Millisecond // the longest pause if the process must be moved to other cgroups
+	clientWait = 5 * time.Second        // for the client to notice that its container has ended
 )
 
-// Contained is a child that is the client of a container runtime: another process of that runtime starts the one that counts, which is
-// neither a descendant of the child nor in its group. It is found by its environment. Its methods are safe for concurrent use.
+// Contained is a child that is the client of a container runtime. The process that counts runs in the container: another process of the
+// runtime starts it, so that it is neither a descendant of the child nor in its group. It is found by its environment. The methods of a
+// Contained are safe for concurrent use.
 type Contained struct {
 	*Process // the client
 	pairs    []string
-	join     bool // what is in the container is to be in this process's cgroups
+	join     bool // whether to move the processes in the container into this process's cgroups
 
 	mu   sync.Mutex
-	main *Relative // the process in the container that began first; nil: it has not been found yet
+	main *Relative // the process in the container that began first; nil until it is found
 
 	signalled bool // see Signalled
 }
 
-// NewContained is for a client that was started, whose container's processes have all of the given NAME=value pairs in their environment.
-// With join they are moved into the cgroups of this process, as soon as they are found ([JoinCgroups]).
+// NewContained returns a Contained for a client that has been started. The container's processes are those that have all the given
+// NAME=value pairs in their environment. If join is set, they are moved into the cgroups of this process as soon as they are found
+// ([JoinCgroups]).
 func NewContained(client *Process, join bool, pairs ...string) *Contained {
 	c := &Contained{Process: client, pairs: pairs, join: join}
 	go c.find()
 	return c
 }
 
-// find looks for the container's first process until it is there, or the client ends. It may overwrite its environment later.
+// find looks for the container's first process until it is found or the client ends. It keeps what it has found, because the process may
+// overwrite its environment later.
 func (c *Contained) find() {
 	longest := findSeldom
 	if c.join {
@@ -52,7 +55,7 @@ func (c *Contained) find() {
 	}
 }
 
-// found looks once. Who has forked meanwhile is found by the second look, which comes at once.
+// found looks once. It moves the processes twice, because a process may have forked before it was moved.
 func (c *Contained) found() bool {
 	members := c.members()
 	if len(members) == 0 {
@@ -66,14 +69,14 @@ func (c *Contained) found() bool {
 		for _, r := range c.members() {
 			pids = append(pids, r.PID)
 		}
-		_ = JoinCgroups(pids...) // where this user cannot, the runtime has put them where it can
+		_ = JoinCgroups(pids...) // if this user may not move them, they stay where the runtime has put them
 	}
 	return true
 }
 
-// members are the processes in the container; none: it has not begun, or has ended.
+// members returns the processes in the container, or none if it has not begun or has ended.
 func (c *Contained) members() []Relative {
-	all, _ := WithVariables(c.pairs...) // where nothing can be told, the client is who is told
+	all, _ := WithVariables(c.pairs...) // if the processes cannot be read, signals go to the client
 	all = slices.DeleteFunc(all, func(r Relative) bool { return r.seen.group == c.Process.Pid() || isPause(r.seen) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,11 +92,11 @@ func (c *Contained) members() []Relative {
 	return all
 }
 
-// isPause reports whether a process is the one by which Podman keeps the namespaces of a user who is not root. The first client on a node
-// starts it, with its own environment, and it serves all later ones.
+// isPause reports whether a process is Podman's pause process, which keeps the namespaces of a user other than root. The first client on a
+// node starts it, with the client's environment, and it serves all later clients.
 func isPause(s stat) bool { return s.name == "catatonit" || s.name == "podman pause" }
 
-// Pid is the first process in the container, and the client as long as that is not known.
+// Pid returns the ID of the first process in the container, or that of the client if there is none.
 func (c *Contained) Pid() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,18 +106,18 @@ func (c *Contained) Pid() int {
 	return c.main.PID
 }
 
-// Signalled reports whether the client was signalled itself, since nothing ran in the container yet.
+// Signalled reports whether a signal went to the client itself, because nothing ran in the container yet.
 func (c *Contained) Signalled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.signalled
 }
 
-// Signal sends sig to the processes in the container, and to the client where there are none. A client whose container was killed has some
-// seconds to tidy up.
+// Signal sends sig to the processes in the container, or to the client if there are none. After KILL the client has some seconds to clean
+// up.
 func (c *Contained) Signal(sig syscall.Signal) error {
 	select {
-	case <-c.Done(): // what removes the container may have its variables
+	case <-c.Done(): // the process that removes the container may have its variables
 		return nil
 	default:
 	}
@@ -126,7 +129,7 @@ func (c *Contained) Signal(sig syscall.Signal) error {
 		return c.Process.Signal(sig)
 	}
 	for _, r := range members {
-		_ = r.Signal(unix.Signal(sig)) // it may just have become another user's
+		_ = r.Signal(unix.Signal(sig)) // the process may just have changed its user
 	}
 	if sig == syscall.SIGKILL {
 		time.AfterFunc(clientWait, func() { _ = c.Process.Signal(sig) })
@@ -134,7 +137,7 @@ func (c *Contained) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Warn is Process.Warn, of the processes in the container.
+// Warn does what Process.Warn does, for the processes in the container.
 func (c *Contained) Warn(sig syscall.Signal) (sent int, err error) {
 	select {
 	case <-c.Done():

@@ -14,59 +14,59 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-// CookieVariable is the variable that tells a run's processes from all others, for [SweepOrphans].
+// CookieVariable is the environment variable that distinguishes the processes of a run from all others, for [SweepOrphans].
 const CookieVariable = "DDPBATCH_COOKIE"
 
 const (
 	cookieBytes      = 16
 	environTimeout   = time.Second // for the kernel to hand out one environment
-	maxEnviron       = 64 << 20    // bytes of it that are looked at
+	maxEnviron       = 64 << 20    // bytes of it that are read
 	environChunk     = 64 << 10
 	maxThreadsLooked = 64 // of a process whose first thread has ended
-	maxCookies       = 16 // entries of one environment; more than one is no program's doing
+	maxCookies       = 16 // entries of one environment; no ordinary program has more than one
 )
 
 // NewCookie makes a cookie: 32 hexadecimal digits that nobody can guess.
 func NewCookie() string {
 	var b [cookieBytes]byte
-	_, _ = rand.Read(b[:]) // it never fails (crypto/rand)
+	_, _ = rand.Read(b[:]) // it never fails; see crypto/rand
 	return hex.EncodeToString(b[:])
 }
 
-// checkCookie refuses what others might have in their environment, too.
+// checkCookie rejects values that other programs might have in their environment too.
 func checkCookie(cookie string) error {
 	b, err := hex.DecodeString(cookie)
 	if err != nil || len(b) != cookieBytes || cookie != strings.ToLower(cookie) {
-		return fmt.Errorf("%.64q is no cookie: it has %d hexadecimal digits, in lower case", cookie, 2*cookieBytes)
+		return fmt.Errorf("%.64q is not a cookie: a cookie has %d lower-case hexadecimal digits", cookie, 2*cookieBytes)
 	}
 	return nil
 }
 
-// environReader reads the environments of processes. The kernel makes a reader wait, perhaps for ever, while the process's memory is locked
-// (a page fault on a file server that does not answer, with a thread that maps memory behind it): so each is read in a
-// goroutine, which is left behind in that case until the kernel lets go of it. Not safe for concurrent use.
+// environReader reads the environments of processes. While a process's memory is locked, the kernel makes a reader wait, perhaps forever (a
+// page fault on a file server that does not answer, while a thread waits to map memory). So each environment is read in a goroutine, which
+// is abandoned in that case until the kernel releases it. An environReader is not safe for concurrent use.
 type environReader struct {
-	variable string // whose values are the cookies
+	variable string // the variable that holds cookies
 	asked    chan stat
 	answer   chan environ
-	silent   map[int]bool // who did not answer: not asked again
+	silent   map[int]bool // processes that did not answer, and are not asked again
 }
 
-// environ is what was found in one environment.
+// environ is the result of reading one environment.
 type environ struct {
 	cookies []string
-	empty   bool // it was empty, as it is for a moment in execve(2)
+	empty   bool // the environment was empty, as it is for a moment during execve(2)
 	err     error
 }
 
-// errLocked is a process whose environment the kernel does not hand out in time.
+// errLocked means that the kernel did not return the environment of a process in time.
 var errLocked = errors.New("its memory is locked")
 
 func newEnvironReader(variable string) *environReader {
 	return &environReader{variable: variable, silent: map[int]bool{}}
 }
 
-// of returns what the environment of a process says.
+// of returns the cookies in the environment of a process.
 func (e *environReader) of(p stat) environ {
 	if e.silent[p.pid] {
 		return environ{err: errLocked}
@@ -89,7 +89,7 @@ func (e *environReader) of(p stat) environ {
 	return environ{err: errLocked}
 }
 
-// close ends the goroutine.
+// close ends the reading goroutine.
 func (e *environReader) close() {
 	if e.asked != nil {
 		close(e.asked)
@@ -97,7 +97,7 @@ func (e *environReader) close() {
 	}
 }
 
-// unanswered is an error if some process did not answer: whose it is cannot be told.
+// unanswered returns an error if some process did not answer, because such a process may be a target.
 func (e *environReader) unanswered() error {
 	for pid := range e.silent {
 		if s, err := readStat(pid); err != nil || s.zombie() {
@@ -105,20 +105,20 @@ func (e *environReader) unanswered() error {
 		}
 	}
 	for pid := range e.silent {
-		return fmt.Errorf("the memory of %d processes is locked, of process %d for one: it cannot be told whose they are", len(e.silent),
+		return fmt.Errorf("the memory of %d processes is locked (process %d, for example): whose they are is unknown", len(e.silent),
 			pid)
 	}
 	return nil
 }
 
-// environOf reads the environment that a process was started with, or what it has written over it since.
+// environOf reads the environment that a process was started with, or what the process has written over it since.
 func environOf(p stat, variable string, chunk []byte) environ {
 	found := readEnviron(fmt.Sprintf("/proc/%d/environ", p.pid), variable, chunk)
 	if p.state != 'Z' && !p.exiting || p.threads < 2 {
 		return found
 	}
-	// Its first thread has ended, or is about to. There the environment is empty, or none, or root's: it depends on the kernel. The other
-	// threads have it.
+	// The first thread has ended or is about to. Depending on the kernel, its environment is empty, missing, or readable only by root. The
+	// other threads still have it.
 	threads, err := os.Open(fmt.Sprintf("/proc/%d/task", p.pid))
 	if err != nil {
 		return found
@@ -142,12 +142,11 @@ func readEnviron(path, variable string, chunk []byte) environ {
 	return findCookies(f, variable, chunk)
 }
 
-// findCookies looks for entries of the variable, which each end with a zero byte. The environment of a hostile
-// process may be any bytes.
+// findCookies looks for entries of the variable. Each entry ends with a zero byte. The environment of a hostile process may hold any bytes.
 func findCookies(r io.Reader, variable string, chunk []byte) environ {
 	prefix := variable + "="
 	r = io.LimitReader(r, maxEnviron)
-	entry := make([]byte, 0, len(prefix)+2*cookieBytes+1) // the beginning of the one being read; longer ones hold no cookie
+	entry := make([]byte, 0, len(prefix)+2*cookieBytes+1) // the beginning of the entry being read; a longer one is not a cookie
 	found := environ{empty: true}
 	for {
 		n, err := r.Read(chunk)

@@ -17,25 +17,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GuardCommand is the first word of the command line with which this program is started as a guard; the
-// program then calls [ServeGuard] with the words after it.
+// GuardCommand is the first argument of the command line that starts this program as a guard. The program then calls [ServeGuard] with the
+// remaining arguments.
 const GuardCommand = "guard"
 
-// Guard is a process that outlives this one, to kill what this one has started: the kernel's parent-death signal reaches
-// children alone, and only those that do not ask it away. It wakes when this process ends, however it ends, as then
-// its pipe's other end is closed. It is in a group of its own and bears every signal but KILL and STOP. Its methods are safe for
-// concurrent use, and do nothing for nil.
+// Guard is a process that outlives this one and then kills what this one has started. The kernel's parent-death signal reaches only direct
+// children, and a child can disable it. The guard wakes when this process ends in any way, because that closes the other end of its pipe.
+// It is in its own group and ignores every signal except KILL and STOP. The methods of a Guard are safe for concurrent use, and do nothing
+// on a nil Guard.
 type Guard struct {
 	log  *slog.Logger
 	done chan struct{} // closed when the guard has ended
 
 	mu      sync.Mutex
-	process *guardProcess // nil: it has ended
-	ended   bool          // by End
+	process *guardProcess // nil after it has ended
+	ended   bool          // End was called
 }
 
-// StartGuard starts the guard of this process: this program again, as [GuardCommand] says, in the end; until then, where there is one,
-// /bin/sh. log hears of a guard that has ended before End; nil: nobody does. The caller ends it with End.
+// StartGuard starts the guard of this process. The guard is this program, started with [GuardCommand]; until it is needed, /bin/sh waits in
+// its place, if that exists. A warning goes to log if the guard ends before End is called; log may be nil. The caller must call End.
 func StartGuard(log *slog.Logger) (*Guard, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -49,57 +49,56 @@ func StartGuard(log *slog.Logger) (*Guard, error) {
 	return g, nil
 }
 
-// await notes the guard's end.
+// await waits for the guard's end and records it.
 func (g *Guard) await(w *guardProcess) {
 	defer close(g.done)
-	_, _ = io.Copy(io.Discard, w.life) // its files are closed a moment before the process has ended
+	_, _ = io.Copy(io.Discard, w.life) // the guard's files are closed a moment before the process ends
 	awaitGone(context.Background(), endTimeout, []*handle{w.process})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w.close()
 	g.process = nil
 	if !g.ended {
-		g.log.Warn("the guard has ended: what the workers have started may live on if this process is killed")
+		g.log.Warn("the guard process has ended: if this process is killed, processes of its workers may keep running")
 	}
 }
 
-// Start is [Start], of a process that runs on the given cores (nil: on those of this process), and whose whole group dies with this
-// one.
+// Start is [Start] for a process that runs on the given cores, or on those of this process if cores is nil, and whose whole group is killed
+// when this process ends.
 func (g *Guard) Start(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	return start(g, cores, cmd)
 }
 
-// Sweep tells the guard of a cookie: whoever has it dies with this process, as by [SweepOrphans]. It is told before the first
-// process with that cookie is started. An error says whom the guard may miss.
+// Sweep gives the guard a cookie: every process that has it is killed when this process ends, as by [SweepOrphans]. It must be called
+// before the first process with that cookie starts. If it fails, the guard will not kill those processes.
 func (g *Guard) Sweep(cookie string) error {
 	if err := checkCookie(cookie); err != nil || g == nil {
 		return err
 	}
 	if err := g.order(orderCookie, cookie); err != nil {
-		return fmt.Errorf("tell the guard of a cookie: %w", err)
+		return fmt.Errorf("send the guard a cookie: %w", err)
 	}
 	return nil
 }
 
-// noteGroup tells the guard of a group that exists, or will not for long. Where the guard is gone the leader still dies with
-// this process.
+// noteGroup tells the guard that a group exists or has ended. Without a guard the group's leader is still killed when this process ends.
 func (g *Guard) noteGroup(order byte, id int) {
 	if g != nil {
 		_ = g.order(order, strconv.Itoa(id))
 	}
 }
 
-// order gives the guard an order. An error says that it has none, as it has ended, for one.
+// order gives the guard an order. It fails if the guard does not receive it, for example because the guard has ended.
 func (g *Guard) order(order byte, what string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.process == nil {
-		return errors.New("it has ended")
+		return errors.New("the guard has ended")
 	}
 	return g.process.write(order, what)
 }
 
-// End ends the guard, which kills nobody.
+// End ends the guard without killing anything else.
 func (g *Guard) End() {
 	if g == nil {
 		return
@@ -113,24 +112,24 @@ func (g *Guard) End() {
 	<-g.done
 }
 
-// guardScript collects orders until the program that gives them is gone, and then becomes that program, from descriptor 3, as a guard that
-// has all orders. A shell waits because it is ready in a sixth of the time that this program needs, and in a tenth of the memory.
+// guardScript collects orders until the program that gives them has ended. It then executes that program, from descriptor 3, as a guard
+// with all the orders. A shell waits in its place because it starts in a sixth of the time, and uses a tenth of the memory.
 const guardScript = `while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/3 ` + GuardCommand + ` $orders`
 
 const (
-	orderTimeout = time.Second      // for a guard that was stopped; its pipe holds thousands of orders
-	endTimeout   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
+	orderTimeout = time.Second      // if the guard was stopped; its pipe holds thousands of orders
+	endTimeout   = 10 * time.Second // for the guard's start, and for its end after its files are closed; each takes milliseconds
 )
 
-// guardProcess is one guard's process.
+// guardProcess is the process of a guard.
 type guardProcess struct {
 	process *handle
 	orders  *os.File
-	life    *os.File // ends when the process does, which alone has its other end
+	life    *os.File // at its end when the process ends, which alone holds the other end
 }
 
 func startGuardProcess() (*guardProcess, error) {
-	// the file, as the name may stand for another program by then, or for none
+	// Open the file, because the path may name another program or none when the guard needs it.
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return nil, err
@@ -150,25 +149,25 @@ func startGuardProcess() (*guardProcess, error) {
 	err = w.start(orders, program, holder)
 	holder.Close()
 	if err != nil {
-		giver.Close() // which ends a guard that there is
+		giver.Close() // ends a guard that has been started
 		life.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-// start starts the process, with the files that it needs.
+// start starts the process with the files that it needs.
 func (w *guardProcess) start(orders, program, holder *os.File) error {
 	cmd := guardCommand(orders, program, holder, "/bin/sh", "-c", guardScript)
 	err := startBlocked(cmd)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // there is no shell
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // no shell
 		cmd = guardCommand(orders, program, holder, "/proc/self/exe", GuardCommand)
 		err = startBlocked(cmd)
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { go reap(cmd) }() // once there is a handle: until then its number is nobody else's
+	defer func() { go reap(cmd) }() // only after the handle is open: until then the process ID cannot be reused
 	s, err := readStat(cmd.Process.Pid)
 	if err != nil {
 		return err
@@ -183,13 +182,13 @@ func (w *guardProcess) start(orders, program, holder *os.File) error {
 
 // reap waits for a child that startBlocked has started.
 func reap(cmd *exec.Cmd) {
-	_ = cmd.Wait() // it is killed
+	_ = cmd.Wait() // it has been killed
 	children.forget(cmd.Process.Pid)
 }
 
-// guardCommand has no variable but a cookie of its own, so that no sweep by a cookie kills it: neither its own nor that of a run around
-// this one, which kills this process and so wakes the guard, and takes whoever has no cookie for an orphan. [SweepAdopted]
-// kills it, and what it was to kill.
+// guardCommand gives the guard a cookie of its own and no other variable. So no sweep by a cookie kills it: neither that of its own run,
+// nor that of an enclosing run, which kills this process (and so wakes the guard) and takes processes without a cookie for orphans.
+// [SweepAdopted] kills the guard, and what the guard would have killed.
 func guardCommand(orders, program, holder *os.File, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = orders, []*os.File{program, holder}, "/"
@@ -198,19 +197,19 @@ func guardCommand(orders, program, holder *os.File, name string, args ...string)
 	return cmd
 }
 
-// startBlocked starts a process with all signals blocked: it has the mask of the thread that forks it (sigprocmask(2)), and so have the
-// processes that it makes, and the programs that they execute.
+// startBlocked starts a process with all signals blocked. A process inherits the signal mask of the thread that forks it (sigprocmask(2)),
+// and passes it on to its children and to the programs that it executes.
 func startBlocked(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, own unix.Sigset_t
 	for i := range all.Val {
-		all.Val[i]-- // all bits
+		all.Val[i]-- // sets all bits
 	}
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &own); err != nil {
 		return err
 	}
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &own, nil) }() // it was its mask before
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &own, nil) }() // it was the thread's mask before
 	return children.start(cmd)
 }
 
@@ -222,7 +221,7 @@ func (w *guardProcess) write(order byte, what string) error {
 	return err
 }
 
-// close is for a process that has ended.
+// close closes the files of a process that has ended.
 func (w *guardProcess) close() {
 	w.process.close()
 	w.orders.Close()

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The orders of a guard: a byte, and a cookie or the number of a group.
+// An order to a guard is one of these bytes, followed by a cookie or by the number of a group.
 const (
 	orderCookie = '='
 	orderGroup  = '+'
-	orderDone   = '~' // the group has ended; its number may become another's
+	orderDone   = '~' // the group has ended; its number may be reused
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 	guardLimit = 30 * time.Second
 )
 
-// ServeGuard is all that a guard does. It follows the orders, and those that it reads from more until that ends, which is when
-// the process that gives them ends: then it kills what it was told of, for up to half a minute.
+// ServeGuard does all the work of a guard. It takes orders from its arguments and reads further ones from more. The end of more means that
+// the process that gives orders has ended. ServeGuard then kills what it was ordered to kill, for up to half a minute.
 func ServeGuard(ctx context.Context, orders []string, more io.Reader) (Swept, error) {
 	cookies, groups, err := readOrders(orders, more)
 	if errors.Is(err, errOrders) {
@@ -35,7 +35,7 @@ func ServeGuard(ctx context.Context, orders []string, more io.Reader) (Swept, er
 	}
 	var now unix.Timespec
 	if e := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); e != nil {
-		return Swept{}, errors.Join(err, fmt.Errorf("ask for the time: %w", e))
+		return Swept{}, errors.Join(err, fmt.Errorf("read the clock: %w", e))
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
@@ -57,7 +57,7 @@ func (s *Swept) add(more Swept) {
 	s.Left = append(s.Left, more.Left...)
 }
 
-// readOrders reads to the end of the orders. One that makes no sense is told of, and left out.
+// readOrders reads all orders. Invalid ones are left out, and returned as an error.
 func readOrders(orders []string, more io.Reader) (cookies map[string]bool, groups map[int]bool, err error) {
 	cookies, groups = map[string]bool{}, map[int]bool{}
 	follow := func(order string) {
@@ -76,19 +76,19 @@ func readOrders(orders []string, more io.Reader) (cookies map[string]bool, group
 			return cookies, groups, err
 		case e != nil:
 			return nil, nil, fmt.Errorf("%w: %w", errOrders, e)
-		case cut: // the rest of it makes no sense either
+		case cut: // the rest of the line is not valid either
 			line = append([]byte("?"), line...)
 		}
 		follow(string(line))
 	}
 }
 
-// errOrders: nobody knows whether the process that gives them lives.
+// errOrders means that it is unknown whether the process that gives orders lives.
 var errOrders = errors.New("read the guard's orders")
 
 func followOrder(order string, cookies map[string]bool, groups map[int]bool) error {
 	if len(order) < 2 {
-		return fmt.Errorf("%q is no order for a guard", order)
+		return fmt.Errorf("%q is not an order for a guard", order)
 	}
 	what := order[1:]
 	if order[0] == orderCookie {
@@ -101,26 +101,26 @@ func followOrder(order string, cookies map[string]bool, groups map[int]bool) err
 	group, err := strconv.ParseUint(what, 10, 31)
 	switch {
 	case err != nil || group < 2 || len(order) > maxOrder:
-		return fmt.Errorf("%.64q is no order for a guard", order)
+		return fmt.Errorf("%.64q is not an order for a guard", order)
 	case order[0] == orderGroup:
 		groups[int(group)] = true
 	case order[0] == orderDone:
 		delete(groups, int(group))
 	default:
-		return fmt.Errorf("%q is no order for a guard", order)
+		return fmt.Errorf("%q is not an order for a guard", order)
 	}
 	return nil
 }
 
-// sweepGroup kills a group that was led by a child of the process that died, unless the number is another's by now. This process joins the
-// group, which keeps the number from becoming another's, and so that only a group of the same session is
-// looked at (setpgid(2)). Then it is the group that was meant if a member bears one of the cookies, or was there at died, in ticks
-// since the machine started: a number is not given away as long as the group has a member, and after that it takes a new process.
+// sweepGroup kills a group that was led by a child of the process that died, unless another group has its number by now. This process first
+// joins the group: that keeps the number from being reused, and succeeds only for a group of the same session (setpgid(2)). The group is
+// the right one if a member has one of the cookies, or began before died, in ticks since the machine started: a number is not reused while
+// its group has a member, and a later group begins with a new process.
 func sweepGroup(ctx context.Context, group int, died uint64, bearers targets) (Swept, error) {
 	if err := unix.Setpgid(0, group); err != nil {
-		return Swept{}, nil // there is no such group
+		return Swept{}, nil // no such group
 	}
-	defer func() { _ = unix.Setpgid(0, 0) }() // a group of its own, as before
+	defer func() { _ = unix.Setpgid(0, 0) }() // back to its own group
 	all, err := stats()
 	if err != nil {
 		return Swept{}, err

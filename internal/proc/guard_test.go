@@ -136,7 +136,7 @@ func TestGuardIsMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-guard.done
-	if !strings.Contains(log.String(), "the guard has ended") {
+	if !strings.Contains(log.String(), "the guard process has ended") {
 		t.Errorf("the log says %q", log.String())
 	}
 	if err := guard.Sweep(NewCookie()); err == nil {

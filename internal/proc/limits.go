@@ -9,16 +9,17 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// rdmaMemory is the least that a process must be able to lock for InfiniBand: buffers and queues that a card reads are locked.
+// rdmaMemory is the amount of memory that a process must be able to lock for InfiniBand, which locks the buffers and queues that a card
+// reads.
 const rdmaMemory = 64 << 20
 
-// limits are raised from their soft to their hard value, for this process and the children it will have.
+// limits are raised from their soft to their hard value, for this process and its later children.
 //
-// The stack stays: the kernel lays out the memory of a program that is started without a limit for it in another way (mmap grows up from
-// below, so that large mappings may not fit), and threads get as much each. Core files stay off where they are
-// off: those of hundreds of ranks fill a file system.
+// The stack limit stays: with an unlimited stack the kernel lays out a program's memory differently (mmap grows upward, so that large
+// mappings may not fit), and each thread gets a stack of that size. Core files stay disabled if they are: those of hundreds of ranks fill a
+// file system.
 var limits = []struct {
-	name     string // as the shell's ulimit calls it in words
+	name     string // as the shell's ulimit names it
 	resource int
 }{
 	{"open files", unix.RLIMIT_NOFILE},
@@ -26,17 +27,17 @@ var limits = []struct {
 	{"locked memory", unix.RLIMIT_MEMLOCK},
 }
 
-// RaiseLimits raises this process's limits as far as it may, and tells what a person should know of what it could not. It is called before
-// children are started.
+// RaiseLimits raises this process's limits as far as permitted. It returns warnings about limits that remain too low. It must be called
+// before children are started.
 func RaiseLimits() (warnings []string, err error) {
 	for _, l := range limits {
 		var now unix.Rlimit
 		if e := unix.Getrlimit(l.resource, &now); e != nil {
-			err = errors.Join(err, fmt.Errorf("ask for the limit of %s: %w", l.name, e))
+			err = errors.Join(err, fmt.Errorf("read the limit of %s: %w", l.name, e))
 			continue
 		}
-		// Go raises that of open files for itself as it starts, and gives children what it found; only having set it, even to
-		// what it is, gives them the same (golang/go#46279).
+		// Go raises the limit of open files at its own start, and gives children the value that it found. Only after an explicit call, even
+		// with the same value, do children get the raised one (golang/go#46279).
 		if now.Cur != now.Max || l.resource == unix.RLIMIT_NOFILE {
 			now.Cur = now.Max
 			if e := unix.Setrlimit(l.resource, &now); e != nil {
@@ -60,8 +61,8 @@ func limitText(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// ForbidCore has the kernel write no core file of a process, whatever it dies of: those of hundreds of ranks fill a file system, and take
-// long. A limit of one byte forbids also what a program of the system's would be given (core(5), a pipe in core_pattern; fs/coredump.c).
+// ForbidCore keeps the kernel from writing a core file of a process: those of hundreds of ranks fill a file system and take long. A limit
+// of one byte also disables a program in core_pattern (core(5); fs/coredump.c).
 func ForbidCore(pid int) error {
 	var now unix.Rlimit
 	err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &now)
@@ -70,7 +71,7 @@ func ForbidCore(pid int) error {
 		err = unix.Prlimit(pid, unix.RLIMIT_CORE, &now, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("forbid process %d a core file: %w", pid, err)
+		return fmt.Errorf("disable core files of process %d: %w", pid, err)
 	}
 	return nil
 }

@@ -15,27 +15,26 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Memory is what the kernel has counted so far of processes that it killed for want of memory, in the memory cgroups that this process is
-// in, and on the whole machine.
+// Memory holds the kernel's counts of processes killed for lack of memory, in the memory cgroups of this process and on the whole machine.
 type Memory struct {
-	Groups []MemoryGroup // this process's own, its parent, and so on; none where there is no such cgroup
-	// MachineKills is all that the out-of-memory killer has done since the machine started, to anybody (/proc/vmstat, since
-	// Linux 4.13); -1: the kernel does not tell.
+	Groups []MemoryGroup // this process's own cgroup, its parent, and so on; empty if there is none
+	// MachineKills counts all kills by the out-of-memory killer since the machine started, of any process (/proc/vmstat, since Linux 4.13);
+	// -1 if the kernel does not report it.
 	MachineKills int64
 }
 
 // MemoryGroup is one memory cgroup.
 type MemoryGroup struct {
 	Path string // as in /proc/self/cgroup
-	// Kills are processes that were killed as the group had no more memory: in version 2 those of groups below are counted too
-	// (memory.events), in version 1 those of the group alone (memory.oom_control).
+	// Kills counts processes killed because the group had no memory left. In version 2 it includes the groups below (memory.events), in
+	// version 1 it does not (memory.oom_control).
 	Kills    uint64
-	Failures uint64 // how often it was at its limit (memory.events max; memory.failcnt)
+	Failures uint64 // how often usage reached the limit (memory.events max; memory.failcnt)
 	Limit    uint64 // bytes; 0: none
-	Peak     uint64 // bytes, the most it has used; 0: the kernel does not tell
+	Peak     uint64 // the highest usage in bytes; 0 if the kernel does not report it
 }
 
-// ReadMemory takes a snapshot, for [Memory.Since]. root is the file system whose proc and sys it reads: os.DirFS("/").
+// ReadMemory takes a snapshot, for [Memory.Since]. It reads proc and sys below root, usually os.DirFS("/").
 func ReadMemory(root fs.FS) (Memory, error) {
 	m := Memory{MachineKills: -1}
 	hierarchy, err := findMemoryHierarchy(root)
@@ -55,29 +54,29 @@ func ReadMemory(root fs.FS) (Memory, error) {
 	return m, err
 }
 
-// Evidence is how much speaks for a process having been killed for want of memory.
+// Evidence says how likely it is that a process was killed for lack of memory.
 type Evidence int
 
 const (
 	NoEvidence   Evidence = iota
-	MachineShort          // the machine had no more memory, and killed some process
-	JobShort              // some process of a cgroup around ours was killed, which has a limit
-	GroupShort            // a process of our own cgroup was killed; without a limit around it, as the machine had no more memory
+	MachineShort          // some process on the machine was killed for lack of memory
+	JobShort              // a process was killed in a cgroup that encloses ours and has a limit
+	GroupShort            // a process was killed in our own cgroup; if no enclosing cgroup has a limit, the machine ran out of memory
 )
 
-// OutOfMemory is what happened between two snapshots.
+// OutOfMemory describes what happened between two snapshots.
 type OutOfMemory struct {
 	Evidence Evidence
 	Kills    uint64 // processes
-	Group    string // path of the cgroup that was at its limit; "": the machine
-	Limit    uint64 // bytes; 0: unknown
-	Peak     uint64 // bytes; 0: unknown
+	Group    string // path of the cgroup that reached its limit; "" means the machine
+	Limit    uint64 // bytes; 0 if unknown
+	Peak     uint64 // bytes; 0 if unknown
 }
 
-// Likely tells whether a child that got KILL in that time was probably killed by the out-of-memory killer.
+// Likely reports whether a child that was killed by KILL in that time was probably killed by the out-of-memory killer.
 func (o OutOfMemory) Likely() bool { return o.Evidence >= JobShort }
 
-// String is a sentence for people; "" where there is no evidence.
+// String describes the evidence in words. It returns "" if there is none.
 func (o OutOfMemory) String() string {
 	limit := ""
 	if o.Limit > 0 {
@@ -98,13 +97,13 @@ func (o OutOfMemory) String() string {
 	case o.Evidence == JobShort:
 		return killed + " of this job or beside it because the memory limit" + limit + " of " + o.Group + " was reached"
 	case o.Evidence == MachineShort:
-		return killed + " on this node for want of memory; whose it was is not known"
+		return killed + " on this node for lack of memory, perhaps of another job"
 	}
 	return ""
 }
 
-// Since compares two snapshots of this process. The kernel counts a kill before the process dies of it (mm/oom_kill.c), so that a
-// snapshot taken after a child was waited for has its kill. Counts that fell, as those of a cgroup that was made anew, are no evidence.
+// Since compares two snapshots of this process. The kernel counts a kill before the process ends (mm/oom_kill.c), so a snapshot taken after
+// a child was waited for includes its kill. A count that fell, because a cgroup was created anew, is not evidence.
 func (m Memory) Since(before Memory) OutOfMemory {
 	var o OutOfMemory
 	for i, group := range m.Groups {
@@ -127,8 +126,8 @@ func (m Memory) Since(before Memory) OutOfMemory {
 	return o
 }
 
-// limiting is the group, among that of index first and those around it, whose limit was reached: the least limit of those that were
-// reached since, or else of all; false where none has a limit.
+// limiting returns the group whose limit was reached, among the group with index first and those that enclose it: the smallest limit among
+// those reached since before, or else among all. It returns false if none has a limit.
 func (m Memory) limiting(before Memory, first int) (MemoryGroup, bool) {
 	limited := slices.DeleteFunc(slices.Clone(m.Groups[first:]), func(g MemoryGroup) bool { return g.Limit == 0 })
 	reached := slices.DeleteFunc(slices.Clone(limited), func(g MemoryGroup) bool {
@@ -144,7 +143,7 @@ func (m Memory) limiting(before Memory, first int) (MemoryGroup, bool) {
 	return MemoryGroup{}, false
 }
 
-// grown is by how much a count of a group is more than before.
+// grown returns by how much a count of a group has increased.
 func grown(now MemoryGroup, before Memory, count func(MemoryGroup) uint64) uint64 {
 	for _, was := range before.Groups {
 		if was.Path == now.Path {
@@ -157,19 +156,19 @@ func grown(now MemoryGroup, before Memory, count func(MemoryGroup) uint64) uint6
 const (
 	maxControl = 64 << 10 // bytes of a control file of a cgroup, and of /proc/self/cgroup
 	maxMounts  = 8 << 20  // bytes of /proc/self/mountinfo: some nodes have tens of thousands of mounts
-	maxDepth   = 64       // cgroups in each other
-	noLimit    = 1 << 62  // in version 1, no limit is the most that a 64-bit counter of pages holds
+	maxDepth   = 64       // levels of nested cgroups
+	noLimit    = 1 << 62  // in version 1, an absent limit is the largest value of a 64-bit counter of pages
 )
 
-// memoryHierarchy is where the memory cgroups of this process are.
+// memoryHierarchy describes where the memory cgroups of this process are.
 type memoryHierarchy struct {
 	version int    // of the interface: 1 or 2 (cgroups(7))
-	mount   string // where it is mounted, below the root of the file system
-	own     string // this process's group, below the mount; "." is the mount
-	path    string // the same as the kernel names it
+	mount   string // the mount point, relative to the root of the file system
+	own     string // this process's group, relative to the mount point; "." is the mount point
+	path    string // the group's path in the kernel's words
 }
 
-// findMemoryHierarchy reads which hierarchy holds the memory controller: that of version 1 if it is there; nil: none.
+// findMemoryHierarchy finds the hierarchy with the memory controller, preferring version 1. It returns nil if there is none.
 func findMemoryHierarchy(root fs.FS) (*memoryHierarchy, error) {
 	text, err := readFile(root, "proc/self/cgroup", maxControl)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +181,7 @@ func findMemoryHierarchy(root fs.FS) (*memoryHierarchy, error) {
 	for line := range strings.Lines(string(text)) { // number:controllers:path
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
-			return nil, fmt.Errorf("%.80q is no line of /proc/self/cgroup", line)
+			return nil, fmt.Errorf("invalid line in /proc/self/cgroup: %.80q", line)
 		}
 		switch {
 		case slices.Contains(strings.Split(fields[1], ","), "memory"):
@@ -197,8 +196,8 @@ func findMemoryHierarchy(root fs.FS) (*memoryHierarchy, error) {
 	return mountedAt(root, version, "memory", group)
 }
 
-// mountedAt finds where a group is in the file system. A container may see only a part of the hierarchy, or its own part under
-// another name than the kernel's.
+// mountedAt finds where a group is in the file system. A container may see only a part of the hierarchy, or see its own part under another
+// name than the kernel's.
 func mountedAt(root fs.FS, version int, controller, group string) (*memoryHierarchy, error) {
 	text, err := readFile(root, "proc/self/mountinfo", maxMounts)
 	if err != nil {
@@ -208,7 +207,7 @@ func mountedAt(root fs.FS, version int, controller, group string) (*memoryHierar
 		head, tail, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
 		left, right := strings.Fields(head), strings.Fields(tail)
 		if !ok || len(left) < 6 || len(right) < 3 {
-			return nil, fmt.Errorf("%.80q is no line of /proc/self/mountinfo", line)
+			return nil, fmt.Errorf("invalid line in /proc/self/mountinfo: %.80q", line)
 		}
 		isOne := right[0] == "cgroup" && slices.Contains(strings.Split(right[2], ","), controller)
 		if version == 1 && !isOne || version == 2 && right[0] != "cgroup2" {
@@ -216,7 +215,7 @@ func mountedAt(root fs.FS, version int, controller, group string) (*memoryHierar
 		}
 		h := &memoryHierarchy{version: version, own: ".", path: path.Clean(group)}
 		h.mount = cmp.Or(strings.TrimPrefix(path.Clean(unescape(left[4])), "/"), ".")
-		shown := strings.TrimSuffix(path.Clean(unescape(left[3])), "/") + "/" // what of the hierarchy is seen at the mount
+		shown := strings.TrimSuffix(path.Clean(unescape(left[3])), "/") + "/" // the part visible at the mount point
 		if below, ok := strings.CutPrefix(path.Clean(group), shown); ok && below != "" {
 			h.own = below
 		}
@@ -228,12 +227,12 @@ func mountedAt(root fs.FS, version int, controller, group string) (*memoryHierar
 	return nil, nil
 }
 
-// unescape undoes what the kernel does to spaces, tabs, ends of lines and backslashes in mountinfo (proc(5)).
+// unescape undoes the kernel's encoding of spaces, tabs, newlines and backslashes in mountinfo (proc(5)).
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// groups reads this process's group and those around it, up to the mount.
+// groups reads this process's group and those that enclose it, up to the mount point.
 func (h *memoryHierarchy) groups(root fs.FS) ([]MemoryGroup, error) {
 	var groups []MemoryGroup
 	for own, name := h.own, h.path; len(groups) < maxDepth; own, name = path.Dir(own), path.Dir(name) {
@@ -253,16 +252,16 @@ func (h *memoryHierarchy) groups(root fs.FS) ([]MemoryGroup, error) {
 	return groups, nil
 }
 
-// memoryFiles say where a group's Kills, Failures, Limit and Peak are, by the version of the interface: the number after key at the
-// beginning of a line, or where there is none the file's only one.
+// memoryFiles gives, for each version of the interface, where a group's Kills, Failures, Limit and Peak are: the number after key at the
+// beginning of a line, or, without a key, the only number in the file.
 var memoryFiles = map[int][4]struct{ name, key string }{
 	1: {{"memory.oom_control", "oom_kill"} /* since Linux 4.13 */, {"memory.failcnt", ""}, {"memory.limit_in_bytes", ""},
 		{"memory.max_usage_in_bytes", ""}},
 	2: {{"memory.events", "oom_kill"}, {"memory.events", "max"}, {"memory.max", ""}, {"memory.peak", ""} /* since Linux 5.19 */},
 }
 
-// number reads the number after a word at the beginning of a line, or without a key that of a file with nothing else. 0: there is no such
-// file, or no limit.
+// number reads the number after key at the beginning of a line, or the only number in the file if key is empty. found is false if the file
+// does not exist or holds no limit.
 func number(root fs.FS, name, key string) (n uint64, found bool, err error) {
 	text, err := readFile(root, name, maxControl)
 	if absent(err) {
@@ -278,7 +277,7 @@ func number(root fs.FS, name, key string) (n uint64, found bool, err error) {
 		case word == "max", err == nil && n >= noLimit:
 			return 0, false, nil
 		case err != nil:
-			return 0, false, fmt.Errorf("%s holds %.40q, which is no number", name, word)
+			return 0, false, fmt.Errorf("%s holds %.40q, which is not a number", name, word)
 		}
 		return n, true, nil
 	}
@@ -288,14 +287,14 @@ func number(root fs.FS, name, key string) (n uint64, found bool, err error) {
 			continue
 		}
 		if n, err = strconv.ParseUint(fields[len(fields)-1], 10, 64); err != nil || len(fields) != 2 {
-			return 0, false, fmt.Errorf("%s has the line %.80q", name, line)
+			return 0, false, fmt.Errorf("%s has an invalid line: %.80q", name, line)
 		}
 		return n, true, nil
 	}
 	return 0, false, nil
 }
 
-// absent: the kernel has no such file, or not for this user.
+// absent reports whether an error means that the kernel does not have a file, or does not show it to this user.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }

@@ -108,7 +108,7 @@ func TestMemoryNamesTheLimitThatKilled(t *testing.T) {
 		"2: another job": {versionTwo,
 			with(versionTwo, "sys/fs/cgroup/system.slice/memory.events", "oom_kill 9\n", "proc/vmstat", "oom_kill 4\n"),
 			OutOfMemory{Evidence: MachineShort, Kills: 1},
-			"the kernel killed a process on this node for want of memory; whose it was is not known"},
+			"the kernel killed a process on this node for lack of memory, perhaps of another job"},
 		"no limit anywhere": {unlimited, with(unlimited, "sys/fs/cgroup/user.slice/memory.events", "max 0\noom_kill 1\n",
 			"proc/vmstat", "oom_kill 4\n"),
 			OutOfMemory{Evidence: GroupShort, Kills: 1},
@@ -117,7 +117,7 @@ func TestMemoryNamesTheLimitThatKilled(t *testing.T) {
 			versionTwo, OutOfMemory{}, ""},
 		"no cgroups": {files("proc/vmstat", "oom_kill 1\n"), files("proc/vmstat", "oom_kill 3\n"),
 			OutOfMemory{Evidence: MachineShort, Kills: 2},
-			"the kernel killed 2 processes on this node for want of memory; whose it was is not known"},
+			"the kernel killed 2 processes on this node for lack of memory, perhaps of another job"},
 		"nothing at all": {files(), files(), OutOfMemory{}, ""},
 	} {
 		before, err := ReadMemory(test.before)

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	reapPause = 20 * time.Millisecond // for those who wait for a child of their own to do so first
-	reapShare = 100                   // looking at all processes takes no more than one part in so many of a core
+	reapPause = 20 * time.Millisecond // lets callers that wait for their own child do so first
+	reapShare = 100                   // the thread spends at most one part in reapShare of its time looking at processes
 )
 
-// Reaper waits for the orphans that become children of this process, so that none stays a zombie.
+// Reaper waits for orphans that become children of this process, so that they do not stay zombies.
 type Reaper struct {
 	ended chan os.Signal
 	stop  chan struct{}
@@ -26,11 +26,11 @@ type Reaper struct {
 	once  sync.Once
 }
 
-// Subreaper makes this process the one that its descendants become children of when their own parents end, instead of
-// init (prctl(2), PR_SET_CHILD_SUBREAPER), and waits for those of them that end. It never takes the status of a child that
-// somebody here waits for: neither that of a [Process] nor that of one that os/exec started in this process's own group.
+// Subreaper makes this process the parent of its descendants whose own parents end, in place of init (prctl(2), PR_SET_CHILD_SUBREAPER),
+// and waits for those that end. It never takes the status of a child that other code here waits for: neither that of a [Process] nor that
+// of a child that os/exec started in this process's own group.
 //
-// The caller ends it with Close. There may be several; the process is a subreaper until the last is closed.
+// The caller must call Close. There may be several Reapers; the process is a subreaper until the last one is closed.
 func Subreaper() (*Reaper, error) {
 	if err := children.adopt(1); err != nil {
 		return nil, fmt.Errorf("make this process the parent of its orphaned descendants: %w", err)
@@ -41,7 +41,7 @@ func Subreaper() (*Reaper, error) {
 	return r, nil
 }
 
-// Close ends the reaping, after a last round of it.
+// Close reaps once more and stops the Reaper.
 func (r *Reaper) Close() error {
 	var err error
 	r.once.Do(func() {
@@ -56,7 +56,7 @@ func (r *Reaper) Close() error {
 func (r *Reaper) run() {
 	defer close(r.done)
 	defer children.reap()
-	runtime.LockOSThread() // whose time is counted
+	runtime.LockOSThread() // threadTime measures this thread
 	defer runtime.UnlockOSThread()
 	for {
 		select {
@@ -74,20 +74,20 @@ func (r *Reaper) run() {
 			if !children.reap() {
 				break
 			}
-			pause = max(reapPause, reapShare*(threadTime()-began)) // a child that its own waiter is late for may hide others
+			pause = max(reapPause, reapShare*(threadTime()-began)) // a child whose own waiter is late may hide others
 		}
 	}
 }
 
-// threadTime is what this thread has had of a core. By a clock on the wall a look takes long on a machine that has other things to do, and
-// orphans would stay zombies for a hundred times as long.
+// threadTime returns the processor time of this thread. By wall-clock time a look takes long on a busy machine, and orphans would stay
+// zombies for a hundred times as long.
 func threadTime() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // every Linux has it
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // every Linux supports it
 	return time.Duration(t.Nano())
 }
 
-// adopt makes this process a subreaper for one Reaper more, or fewer.
+// adopt adds more to the number of Reapers, and makes this process a subreaper or ends that.
 func (f *childTable) adopt(more int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *childTable) adopt(more int) error {
 	return nil
 }
 
-// reap waits for all orphans that have ended. It tells whether a child is left that has ended: somebody else waits for it.
+// reap waits for all orphans that have ended. It reports whether an ended child is left, for which other code waits.
 func (f *childTable) reap() (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *childTable) reap() (left bool) {
 	return someEnded()
 }
 
-// someEnded tells whether there is a child to wait for, and leaves it.
+// someEnded reports whether a child has ended and not been waited for. It does not wait for it.
 func someEnded() bool {
 	var info unix.Siginfo
 	err := waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT)
@@ -141,18 +141,19 @@ func waitid(kind, id int, info *unix.Siginfo, options int) error {
 	}
 }
 
-// children are those of this process that somebody waits for. The kernel has one table of them for the process, and so have we.
+// children holds the children of this process that some code waits for. The kernel has one table of children per process, so there is only
+// one here.
 var children = childTable{waited: map[int]int{}}
 
 type childTable struct {
 	mu       sync.Mutex
-	waited   map[int]int // by process id, how often: a number can be another's before its last waiter has taken note
-	adopting int         // how many Reapers there are
+	waited   map[int]int // how often each process ID is waited for: it may be reused before its last waiter has called forget
+	adopting int         // number of Reapers
 
-	earlier map[pidStart]bool // descendants from before the first of them
+	earlier map[pidStart]bool // descendants from before the first Reaper
 }
 
-// start starts cmd in a group of its own. Nobody takes it for an orphan, even if it ends at once.
+// start starts cmd in its own group. The child is never taken for an orphan, even if it ends at once.
 func (f *childTable) start(cmd *exec.Cmd) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,7 +164,7 @@ func (f *childTable) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// forget is for a child that has been waited for.
+// forget removes a child that has been waited for.
 func (f *childTable) forget(pid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,8 +173,8 @@ func (f *childTable) forget(pid int) {
 	}
 }
 
-// noteDescendants remembers the descendants that this process has now, but for those that are waited for. A program that executes another
-// leaves it its children. The caller holds f.mu.
+// noteDescendants records the present descendants of this process, except those that are waited for: a program that executes another leaves
+// its children to that one. The caller holds f.mu.
 func (f *childTable) noteDescendants() error {
 	all, err := stats()
 	if err != nil {
@@ -181,7 +182,7 @@ func (f *childTable) noteDescendants() error {
 	}
 	f.earlier = map[pidStart]bool{}
 	ours := map[int]bool{unix.Getpid(): true}
-	for grew := true; grew; { // a child may have a smaller number than its parent
+	for grew := true; grew; { // a child may have a smaller ID than its parent
 		grew = false
 		for _, s := range all {
 			if ours[s.parent] && !ours[s.pid] && f.waited[s.pid] == 0 {
@@ -192,8 +193,8 @@ func (f *childTable) noteDescendants() error {
 	return nil
 }
 
-// isOrphanOfWorker tells whether a process is an orphan that some worker has left, in the process self, which is this one. The first
-// process of a container is handed those of others, too.
+// isOrphanOfWorker reports whether a process is an orphan that a worker has left. self is the ID of this process. The first process of a
+// container (self is 1) also gets orphans of others, so there the answer is false.
 func (f *childTable) isOrphanOfWorker(s stat, self int) bool {
 	if s.parent != self || self == 1 {
 		return false
@@ -203,8 +204,8 @@ func (f *childTable) isOrphanOfWorker(s stat, self int) bool {
 	return f.orphan(s) && !f.earlier[s.pidStart()]
 }
 
-// orphan tells whether a process was handed to this one by the kernel, as its parent ended: it is a child that nobody
-// started here, as those are either waited for or in this process's own group. The caller holds f.mu.
+// orphan reports whether the kernel made a process a child of this one because its parent ended. Children that this process started are
+// either waited for or in its own group. The caller holds f.mu.
 func (f *childTable) orphan(s stat) bool {
 	return s.parent == unix.Getpid() && s.group != unix.Getpgrp() && f.waited[s.pid] == 0
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of times in /proc: USER_HZ is 100 wherever Go runs on Linux.
+// tick is the unit of times in /proc: USER_HZ is 100 on every platform that Go supports on Linux.
 const tick = 10 * time.Millisecond
 
 // PF_KTHREAD and PF_EXITING of the kernel's include/linux/sched.h, in a process's flags.
@@ -24,20 +24,19 @@ const (
 	exiting      = 0x00000004
 )
 
-// stat is what /proc/PID/stat says of a process (proc(5)). The kernel answers it even where the process's memory
-// is locked.
+// stat holds what /proc/PID/stat says of a process (proc(5)). The kernel returns that even if the process's memory is locked.
 type stat struct {
 	pid, parent, group, threads int
 	name                        string
 	state                       byte
-	kernel                      bool          // a thread of the kernel's own
+	kernel                      bool          // a kernel thread
 	exiting                     bool          // its first thread has begun to end
-	environ                     uint64        // address of its environment; 0 in execve(2), and where this user may not see it
+	environ                     uint64        // address of its environment; 0 during execve(2), and if this user may not see it
 	start                       uint64        // ticks since the machine started
-	cpu                         time.Duration // of it, and of its children that it has waited for
+	cpu                         time.Duration // its own, and that of its children that it has waited for
 }
 
-// zombie tells whether the process has ended, all threads of it.
+// zombie reports whether all threads of the process have ended.
 func (s stat) zombie() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
 
 func readStat(pid int) (stat, error) {
@@ -48,15 +47,15 @@ func readStat(pid int) (stat, error) {
 	return parseStat(text)
 }
 
-// parseStat reads one line. The name stands in parentheses and may hold anything, parentheses and ends of lines too.
+// parseStat parses one line. The name is in parentheses, and may contain any bytes, also parentheses and newlines.
 func parseStat(text []byte) (stat, error) {
-	bad := func() (stat, error) { return stat{}, fmt.Errorf("%.80q is no line of /proc/PID/stat", text) }
+	bad := func() (stat, error) { return stat{}, fmt.Errorf("invalid line in /proc/PID/stat: %.80q", text) }
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if open < 1 || end < open {
 		return bad()
 	}
 	s := stat{name: string(text[open+1 : end])}
-	fields := bytes.Fields(text[end+1:]) // fields[i] is the one that proc(5) numbers i+3
+	fields := bytes.Fields(text[end+1:]) // fields[i] has the number i+3 in proc(5)
 	if len(fields) < 20 || len(fields[0]) != 1 {
 		return bad()
 	}
@@ -84,13 +83,13 @@ func parseStat(text []byte) (stat, error) {
 	return s, nil
 }
 
-// ownership is what /proc/PID/status says beyond stat.
+// ownership holds what /proc/PID/status says and stat does not.
 type ownership struct {
-	process bool // the number is a process's, and not that of another of its threads: /proc has files for both, and lists the first alone
-	own     bool // it may be signalled as this user's (kill(2)): its real or its saved user is this process's real or effective one
+	process bool // the ID is that of a process and not of one of its other threads: /proc has files for both, but lists only the first
+	own     bool // this user may signal it (kill(2)): its real or saved user is this process's real or effective one
 }
 
-// readOwnership reads it; of one that is gone it is neither.
+// readOwnership reads the ownership of a process; both fields are false if it has ended.
 func readOwnership(id int) ownership {
 	text, err := readSome(fmt.Sprintf("/proc/%d/status", id), 4096)
 	if err != nil {
@@ -102,7 +101,7 @@ func readOwnership(id int) ownership {
 			o.process = string(bytes.TrimSpace(group)) == strconv.Itoa(id)
 		}
 		if users, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
-			fields := bytes.Fields(users) // real, effective, saved, and that for files
+			fields := bytes.Fields(users) // real, effective, saved, and file system user
 			for i := 0; i < min(len(fields), 4); i += 2 {
 				uid := string(fields[i])
 				o.own = o.own || uid == strconv.Itoa(os.Getuid()) || uid == strconv.Itoa(os.Geteuid())
@@ -112,7 +111,7 @@ func readOwnership(id int) ownership {
 	return o
 }
 
-// processIDs lists the processes that this one can see, in ascending order.
+// processIDs lists the processes that this process can see, in ascending order.
 func processIDs() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -133,7 +132,7 @@ func processIDs() ([]int, error) {
 	return found, nil
 }
 
-// stats are those of all processes. One that ended meanwhile is left out.
+// stats returns the stat of every process. Processes that end meanwhile are left out.
 func stats() ([]stat, error) {
 	ids, err := processIDs()
 	if err != nil {
@@ -148,7 +147,7 @@ func stats() ([]stat, error) {
 	return all, nil
 }
 
-// readSome reads a file's first limit bytes.
+// readSome reads at most limit bytes of a file.
 func readSome(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -158,16 +157,16 @@ func readSome(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-const gonePoll = 10 * time.Millisecond // between looks at a context, and at processes without a pidfd
+const gonePoll = 10 * time.Millisecond // between checks of a context, and of processes without a pidfd
 
-// handle is one process, and no later one with its number. Its owner closes it.
+// handle refers to one process, and never to a later one with the same ID. Its owner must close it.
 type handle struct {
 	stat
-	fd      int   // a pidfd; -1: the kernel has none
-	refused error // of a signal
+	fd      int   // a pidfd; -1 if the kernel has none
+	refused error // the error of the last signal
 }
 
-// pidStart names a process for as long as the machine runs.
+// pidStart identifies a process for as long as the machine runs.
 type pidStart struct {
 	pid   int
 	start uint64
@@ -177,12 +176,12 @@ func (s stat) pidStart() pidStart { return pidStart{s.pid, s.start} }
 
 func (h *handle) accepted() bool { return h.refused == nil }
 
-// openHandle opens a process that has been looked at. still looks again, now that the handle holds
-// it: false leaves it alone.
+// openHandle opens a process that has been examined. still examines it again once the handle is open; if it returns false, there is no
+// handle.
 func openHandle(s stat, still func(stat) bool) (*handle, bool) {
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	switch {
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.3; in containers that filter calls they do not know
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.3; in containers that filter unknown system calls
 		fd = -1
 	case err != nil:
 		return nil, false
@@ -204,7 +203,7 @@ func (h *handle) close() {
 	}
 }
 
-// signal sends sig. A process that is gone is no error.
+// signal sends sig. It is not an error if the process has ended.
 func (h *handle) signal(sig unix.Signal) error {
 	var err error
 	if h.fd >= 0 {
@@ -218,13 +217,13 @@ func (h *handle) signal(sig unix.Signal) error {
 	return nil
 }
 
-// gone tells whether the process has ended, be it that nobody has waited for it yet.
+// gone reports whether the process has ended, even if its parent has not waited for it yet.
 func (h *handle) gone() bool {
 	s, err := readStat(h.pid)
 	return err != nil || s.start != h.start || s.zombie()
 }
 
-// awaitGone waits until all have ended, ctx does, or limit has passed, and returns those that have not.
+// awaitGone waits until all processes have ended, ctx ends, or limit has passed. It returns those that have not ended.
 func awaitGone(ctx context.Context, limit time.Duration, handles []*handle) []*handle {
 	left := slices.Clone(handles)
 	for end := time.Now().Add(limit); len(left) > 0; {
@@ -233,7 +232,7 @@ func awaitGone(ctx context.Context, limit time.Duration, handles []*handle) []*h
 		if len(left) == 0 || rest <= 0 || ctx.Err() != nil {
 			break
 		}
-		var fds []unix.PollFd // of the first one that has not ended: the others are looked at with it
+		var fds []unix.PollFd // of the first one that has not ended; the others are checked after it
 		if left[0].fd >= 0 {
 			fds = []unix.PollFd{{Fd: int32(left[0].fd), Events: unix.POLLIN}}
 		}
@@ -242,14 +241,14 @@ func awaitGone(ctx context.Context, limit time.Duration, handles []*handle) []*h
 	return left
 }
 
-// Identity names one process among all of all machines: a number alone belongs to another process sooner or later.
+// Identity identifies one process among those of all machines, because process IDs are reused.
 type Identity struct {
-	Machine string `json:"machine"` // the machine's present start, and the space that the number is of; "": not known
+	Machine string `json:"machine"` // identifies the machine since its last start, and the namespace of the process ID; "" if not known
 	PID     int    `json:"pid"`
-	Start   uint64 `json:"start"` // when it began, in the machine's ticks
+	Start   uint64 `json:"start"` // when the process began, in ticks since the machine started
 }
 
-// Self is the identity of this process.
+// Self returns the identity of this process.
 func Self() (Identity, error) {
 	machine, err := machineID()
 	if err != nil {
@@ -257,12 +256,12 @@ func Self() (Identity, error) {
 	}
 	own, err := readStat(os.Getpid())
 	if err != nil {
-		return Identity{}, fmt.Errorf("read when this process began: %w", err)
+		return Identity{}, fmt.Errorf("read the start time of this process: %w", err)
 	}
 	return Identity{Machine: machine, PID: own.pid, Start: own.start}, nil
 }
 
-// Lives tells whether the process has not ended. Of a process of another machine, or of another space of process ids, known is false.
+// Lives reports whether the process still runs. known is false for a process of another machine or of another namespace of process IDs.
 func (id Identity) Lives() (lives, known bool) {
 	machine, err := machineID()
 	if err != nil || machine != id.Machine || id.PID <= 0 {
@@ -281,15 +280,15 @@ func (id Identity) Lives() (lives, known bool) {
 	return now.start == id.Start && !now.zombie(), true
 }
 
-// machineID tells this machine, since it was started, from others, and this process's view of process ids from those of containers.
+// machineID identifies this machine since its last start, and this process's namespace of process IDs.
 func machineID() (string, error) {
 	boot, err := readSome("/proc/sys/kernel/random/boot_id", 64)
 	if err != nil {
-		return "", fmt.Errorf("tell this machine from others: %w", err)
+		return "", fmt.Errorf("identify this machine: %w", err)
 	}
 	space, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
-		return "", fmt.Errorf("tell this machine from others: %w", err)
+		return "", fmt.Errorf("identify this machine: %w", err)
 	}
 	return string(bytes.TrimSpace(boot)) + " " + space, nil
 }

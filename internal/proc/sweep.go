@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	sweepStep  = 100 * time.Millisecond // for those killed to end, before others are looked for
-	sweepPause = time.Millisecond       // for a process to come out of execve(2)
+	sweepStep  = 100 * time.Millisecond // for killed processes to end, before the next look
+	sweepPause = time.Millisecond       // for a process to finish execve(2)
 	maxChase   = 100                    // rounds of one look
-	maxNew     = 4096                   // processes that are new in one round
-	maxUnsure  = 5                      // looks that found nothing, but may have missed something
+	maxNew     = 4096                   // new processes in one round
+	maxUnsure  = 5                      // looks that found nothing but may have missed a process
 )
 
-// Victim is a process that was swept.
+// Victim is a process that a sweep tried to kill.
 type Victim struct {
 	PID  int
-	Name string // its command's, as in ps(1)
+	Name string // the name of its command, as in ps(1)
 }
 
 func (v Victim) String() string { return fmt.Sprintf("%d (%s)", v.PID, v.Name) }
 
-// Swept is what a sweep has done.
+// Swept is the result of a sweep.
 type Swept struct {
-	Killed []Victim // they have ended
-	Left   []Victim // they have not: the kernel holds them, or refused the signal
+	Killed []Victim // processes that have ended
+	Left   []Victim // processes that have not ended: the kernel holds them, or refused the signal
 }
 
-// SweepOrphans kills every process whose environment has the cookie: whatever was started by a process with it has inherited it, unless it
-// has cleared or overwritten its environment. It also kills every orphan that this process has adopted as a subreaper ([Subreaper]),
-// whatever its environment, except those with another cookie and those that were descendants when this process became a subreaper. So if no
-// worker is left, nothing that the workers have started is left either. The first process of a container adopts orphans that are not its
-// own, and goes by the cookie alone.
+// SweepOrphans kills every process whose environment has the cookie. A process inherits it from the one that started it, unless it has
+// cleared or overwritten its environment. SweepOrphans also kills every orphan that this process has adopted as a subreaper ([Subreaper]),
+// whatever its environment, except those with another cookie and those that were descendants when this process became a subreaper. So when
+// no worker is left, nothing that the workers have started is left either. The first process of a container adopts orphans that are not its
+// own, and so uses only the cookie.
 //
 // It looks again until it finds none, since processes that are being killed may start more, or until ctx ends; Left then holds those known
-// to be left. It never kills this process, an ancestor of it, or a process whose only cookie is another, as in a run within this one. It
+// to be left. It never kills this process, an ancestor of it, or a process that has only another cookie, as in a run within this one. It
 // ignores zombies, and the process in which rootless Podman keeps a user's namespaces. As root it also kills processes of other users, and
 // does not wait for their end. An error means that it is not known whether any is left.
 func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
@@ -54,7 +54,7 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	return sweep(ctx, orphansOf(cookie))
 }
 
-// orphansOf is whom [SweepOrphans] kills.
+// orphansOf returns the targets of [SweepOrphans].
 func orphansOf(cookie string) targets {
 	p := targetsOf(cookie)
 	p.others = func(s stat, env environ) bool {
@@ -63,9 +63,9 @@ func orphansOf(cookie string) targets {
 	return p
 }
 
-// SweepAdopted kills every orphan that this process has adopted as a subreaper, as [SweepOrphans] does, but whatever its cookie. That
-// includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet. Of a
-// container that has a monitor it kills what is inside: the monitor then removes the container, and ends.
+// SweepAdopted kills every orphan that this process has adopted as a subreaper, as [SweepOrphans] does, but with any cookie. That includes
+// orphans of a run within this one, and the guard of a killed agent, which may not have finished its work. Of a container with a monitor it
+// kills the processes inside: the monitor then removes the container, and ends.
 func SweepAdopted(ctx context.Context) (Swept, error) {
 	p := targetsOf()
 	p.others = func(s stat, env environ) bool {
@@ -75,43 +75,43 @@ func SweepAdopted(ctx context.Context) (Swept, error) {
 	return sweep(ctx, p)
 }
 
-// SweepMarked kills every process whose environment has mark, an entry NAME=value, and no other. The rest is as in [SweepOrphans].
+// SweepMarked kills exactly the processes whose environment has mark, an entry NAME=value. Otherwise it works as [SweepOrphans] does.
 func SweepMarked(ctx context.Context, mark string) (Swept, error) {
 	name, value, ok := strings.Cut(mark, "=")
 	if !ok || name == "" || value == "" || len(value) > 2*cookieBytes {
-		return Swept{}, fmt.Errorf("sweep by the mark %.64q: write it as NAME=value, with 1 to %d bytes of value", mark, 2*cookieBytes)
+		return Swept{}, fmt.Errorf("sweep by the mark %.64q: it must be NAME=value with 1 to %d bytes of value", mark, 2*cookieBytes)
 	}
 	p := targetsOf(value)
 	p.variable = name
 	return sweep(ctx, p)
 }
 
-// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. Such a child has a cookie if it
-// is what runs in the container. The process that removes the container has none, and is to live. The runtime has none either: if its
-// client is killed early, it waits for ever to execute what is to run in the container.
+// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. The child that runs in the
+// container has a cookie. The process that removes the container has none, and must live. The runtime has none either; if its client is
+// killed early, the runtime waits forever to execute the container's program.
 func isMonitored(s stat) bool {
 	monitor, err := readStat(s.parent)
 	return err == nil && monitor.name == monitorName && children.isOrphanOfWorker(monitor, unix.Getpid())
 }
 
-// isRuntime reports whether a process is of the program that makes containers for Podman.
+// isRuntime reports whether a process runs the program that makes containers for Podman.
 func isRuntime(s stat) bool {
 	return s.name == "crun" || s.name == "runc" || strings.HasPrefix(s.name, "runc:[")
 }
 
-// monitorName is that of Podman's monitors.
+// monitorName is the name of Podman's monitor processes.
 const monitorName = "conmon"
 
 // sweeper kills its targets.
 type sweeper struct {
 	targets targets
 	env     *environReader
-	last    func() (int, bool)   // lastPID
+	last    func() (int, bool)   // lastPID, except in tests
 	spared  map[int]bool         // this process and its ancestors
-	tried   map[pidStart]*handle // all that were found; closed
+	tried   map[pidStart]*handle // all processes that were found; their handles are closed
 }
 
-// sweep kills its targets, until none is left or ctx ends.
+// sweep kills the targets until none is left or ctx ends.
 func sweep(ctx context.Context, p targets) (Swept, error) {
 	return newSweeper(p).run(ctx)
 }
@@ -123,14 +123,14 @@ func newSweeper(p targets) *sweeper {
 	}
 }
 
-// errUnsure is a sweep after which it cannot be told that none is left.
-var errUnsure = errors.New("look for processes: they come and go too fast, or their last number cannot be read " +
+// errUnsure means that a sweep may have missed a process.
+var errUnsure = errors.New("look for processes: they start and end too fast, or the last process ID cannot be read " +
 	"(/proc/loadavg): one may have been missed")
 
 func (s *sweeper) run(ctx context.Context) (Swept, error) {
 	defer s.env.close()
 	for unsure := 0; ; {
-		dying := s.dying() // before the look: one that ends during it leaves orphans that were somebody's children when they were looked at
+		dying := s.dying() // read before the look: a process that ends during it leaves orphans that the look saw as another's children
 		found, sure, err := s.look(ctx)
 		if err != nil {
 			return s.result(), err
@@ -157,7 +157,7 @@ func (s *sweeper) run(ctx context.Context) (Swept, error) {
 	return s.result(), s.env.unanswered()
 }
 
-// dying are those that were killed and have not ended. Their memory may be gone, and their environment with it.
+// dying returns the processes that were killed and have not ended. Their memory, and so their environment, may already be gone.
 func (s *sweeper) dying() []*handle {
 	var found []*handle
 	for _, h := range s.tried {
@@ -168,11 +168,11 @@ func (s *sweeper) dying() []*handle {
 	return found
 }
 
-// look kills the targets that it finds, and returns it. sure is false where one may have been missed.
+// look kills the targets that it finds, and returns them. sure is false if it may have missed one.
 //
-// A list of processes is old when it has been read: one that was to come may have been started by one that has ended since. So
-// whatever is numbered after the list was begun is looked at as well, until there is nothing new. The youngest come first: one that
-// goes on as its own child is not young for long.
+// A list of processes is out of date once it has been read: a process that ended meanwhile may have started another. So look also examines
+// all process IDs given out since it began the list, until there are no new ones. It takes the youngest first, to catch a process that
+// keeps replacing itself by its own child.
 func (s *sweeper) look(ctx context.Context) (found []*handle, sure bool, err error) {
 	last, numbered := s.last()
 	ids, err := processIDs()
@@ -196,7 +196,7 @@ func (s *sweeper) look(ctx context.Context) (found []*handle, sure bool, err err
 			}
 		}
 		now, _ := s.last()
-		if !numbered || now < last || now-last > maxNew { // the numbers began anew; or very much happens
+		if !numbered || now < last || now-last > maxNew { // the IDs began anew, or too many processes start
 			return found, false, nil
 		}
 		if ids = again; len(ids) > 0 {
@@ -213,8 +213,7 @@ func (s *sweeper) look(ctx context.Context) (found []*handle, sure bool, err err
 	return found, false, nil
 }
 
-// examine kills a process that is a target. done is false where it should be looked at again, as it was in the midst of
-// execve(2).
+// examine kills a process that is a target. done is false if it must be examined again, because it was in execve(2).
 func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	p, err := readStat(pid)
 	if err != nil || s.spared[pid] || p.kernel || p.zombie() {
@@ -228,13 +227,13 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		if inExecve(p) {
 			return nil, false
 		}
-		env = s.environOf(p) // where addresses are not random, one that executes itself again begins at the same one
+		env = s.environOf(p) // the address shows no execve(2) if addresses are not random and the program executes itself again
 	}
 	if !s.targets.matches(p, env) {
 		return nil, true
 	}
 	is := readOwnership(pid)
-	if !is.process || !is.own && os.Geteuid() != 0 { // a thread goes with its process; to a signal its number is the process's
+	if !is.process || !is.own && os.Geteuid() != 0 { // a thread is killed with its process; for a signal its ID stands for the process
 		return nil, true
 	}
 	h, ok := openHandle(p, s.recheck)
@@ -242,7 +241,7 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		return nil, false
 	}
 	h.refused = h.signal(unix.SIGKILL)
-	if !is.own { // root's kill is enough: it is not waited for what another user's process does then
+	if !is.own { // as root, the kill suffices: what another user's process does then is not waited for
 		h.close()
 		return nil, true
 	}
@@ -250,7 +249,7 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	return h, true
 }
 
-// inExecve reports whether an empty environment is one that was read while execve(2) was at work. Some processes have none, and those that
+// inExecve reports whether an empty environment was read during execve(2). Some processes have an empty environment, and so have those that
 // are ending.
 func inExecve(before stat) bool {
 	now, err := readStat(before.pid)
@@ -258,12 +257,12 @@ func inExecve(before stat) bool {
 		return false
 	}
 	if now.exiting {
-		return now.threads > 1 && !before.exiting // its other threads were not asked
+		return now.threads > 1 && !before.exiting // the other threads were not asked
 	}
 	return now.environ == 0 || now.environ != before.environ
 }
 
-// environOf is not asked of anybody where no cookie is looked for: a process may be long in telling it.
+// environOf reads the environment of a process only if a cookie is looked for, because a process may take long to return it.
 func (s *sweeper) environOf(p stat) environ {
 	if s.targets.cookies == nil {
 		return environ{}
@@ -271,7 +270,7 @@ func (s *sweeper) environOf(p stat) environ {
 	return s.env.of(p)
 }
 
-// recheck looks at a process again. It may have come to execve(2) since.
+// recheck examines a process again, which may have begun execve(2) since.
 func (s *sweeper) recheck(now stat) bool {
 	env := s.environOf(now)
 	return !now.zombie() && (env.empty || s.targets.matches(now, env))
@@ -292,7 +291,7 @@ func (s *sweeper) result() Swept {
 	return r
 }
 
-// lastPID is the number that the last process or thread got that was started (proc(5), /proc/loadavg).
+// lastPID returns the ID of the last process or thread that was started (proc(5), /proc/loadavg).
 func lastPID() (int, bool) {
 	text, err := readSome("/proc/loadavg", 256)
 	if err != nil {
@@ -306,12 +305,12 @@ func lastPID() (int, bool) {
 	return pid, err == nil && pid > 0
 }
 
-// ancestors is this process and its ancestors, as far as they can be seen.
+// ancestors returns this process and its ancestors, as far as they are visible.
 func ancestors() map[int]bool {
 	found := map[int]bool{}
 	for pid := unix.Getpid(); pid > 0 && !found[pid]; {
 		found[pid] = true
-		s, _ := readStat(pid) // of one that cannot be seen: no parent
+		s, _ := readStat(pid) // the zero stat, without a parent, if it cannot be read
 		pid = s.parent
 	}
 	return found
@@ -323,14 +322,14 @@ func closeAll(handles []*handle) {
 	}
 }
 
-// targets is whom a sweep kills.
+// targets says which processes a sweep kills.
 type targets struct {
-	variable string                   // whose values the cookies are
-	cookies  map[string]bool          // nil: no environment is looked at
-	others   func(stat, environ) bool // beside those; nil: nobody
+	variable string                   // the variable that holds cookies
+	cookies  map[string]bool          // nil: environments are not read
+	others   func(stat, environ) bool // further targets; nil: none
 }
 
-// targetsOf is whoever has one of the cookies in its environment.
+// targetsOf returns the processes that have one of the cookies in their environment.
 func targetsOf(cookies ...string) targets {
 	p := targets{variable: CookieVariable, cookies: map[string]bool{}}
 	for _, cookie := range cookies {
@@ -339,7 +338,7 @@ func targetsOf(cookies ...string) targets {
 	return p
 }
 
-// matches tells whether a process is a target.
+// matches reports whether a process is a target.
 func (p targets) matches(s stat, env environ) bool {
 	if isPause(s) {
 		return false

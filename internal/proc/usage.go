@@ -15,20 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Relative is a process of a worker: a child, a member of its group, a descendant of one of those, or one with variables of its own.
+// Relative is a process of a worker: a child, a member of its group, a descendant of one of those, or a process with the worker's
+// variables.
 type Relative struct {
 	PID, Parent int
-	Name        string // its command's, as in ps(1)
+	Name        string // the name of its command, as in ps(1)
 	State       byte   // as in Usage
 	seen        stat
 }
 
-// Relatives finds a child that leads its group, and all that belongs to it: the child first, the others by process id.
-// Those that have ended are left out.
+// Relatives returns the child that leads a group, and all processes that belong to it: the child first, the others sorted by process ID.
+// Processes that have ended are left out.
 func Relatives(leader int) ([]Relative, error) {
 	all, err := stats()
 	if err != nil {
-		return nil, fmt.Errorf("look at the processes: %w", err)
+		return nil, fmt.Errorf("read the processes: %w", err)
 	}
 	of := leaderOf([]int{leader}, all)
 	var found []Relative
@@ -53,12 +54,12 @@ func relative(s stat) Relative {
 	return Relative{PID: s.pid, Parent: s.parent, Name: s.name, State: s.state, seen: s}
 }
 
-// WithVariables finds the live processes whose environment, as they were started, has all of the given NAME=value pairs: the one that
-// began first comes first. Other users' do not show theirs.
+// WithVariables returns the live processes whose initial environment has all of the given NAME=value pairs, oldest first. Processes of
+// other users do not show their environment.
 func WithVariables(pairs ...string) ([]Relative, error) {
 	all, err := stats()
 	if err != nil {
-		return nil, fmt.Errorf("look at the processes: %w", err)
+		return nil, fmt.Errorf("read the processes: %w", err)
 	}
 	var found []Relative
 	for _, s := range all {
@@ -66,13 +67,13 @@ func WithVariables(pairs ...string) ([]Relative, error) {
 			found = append(found, relative(s))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Relative) int { // they are in the order of their ids
+	slices.SortStableFunc(found, func(a, b Relative) int { // they are sorted by ID
 		return cmp.Compare(a.seen.start, b.seen.start)
 	})
 	return found, nil
 }
 
-// Environ is the environment that a process was started with, NAME=value each, or what it has written over it since.
+// Environ returns the environment that a process was started with, as NAME=value entries, or what the process has written over it since.
 func Environ(pid int) ([]string, error) {
 	text, err := readSome(fmt.Sprintf("/proc/%d/environ", pid), maxEnviron)
 	if err != nil {
@@ -98,7 +99,7 @@ func hasVariables(pid int, pairs []string) bool {
 	})
 }
 
-// Signal sends sig to the process, and to no other that has its number by now. That it is gone is no error.
+// Signal sends sig to the process, and never to a later one with the same ID. It is not an error if the process has ended.
 func (r Relative) Signal(sig unix.Signal) error {
 	h, ok := openHandle(r.seen, func(stat) bool { return true })
 	if !ok {
@@ -108,8 +109,8 @@ func (r Relative) Signal(sig unix.Signal) error {
 	return h.signal(sig)
 }
 
-// SignalMain sends sig to the process's first thread, so that none of the others takes it: a handler then runs before anything else
-// that this thread does.
+// SignalMain sends sig to the process's first thread, so that no other thread takes it: a handler then runs before anything else that this
+// thread does.
 func (r Relative) SignalMain(sig unix.Signal) error {
 	if r.Gone() {
 		return nil
@@ -120,16 +121,16 @@ func (r Relative) SignalMain(sig unix.Signal) error {
 	return nil
 }
 
-// Gone tells whether the process has ended.
+// Gone reports whether the process has ended.
 func (r Relative) Gone() bool { return (&handle{stat: r.seen}).gone() }
 
-// leaderOf tells of a process to which of the children it belongs, by the index of that.
+// leaderOf returns a function that maps a process to the index of the leader it belongs to.
 func leaderOf(leaders []int, all []stat) func(stat) (int, bool) {
 	index, parents := map[int]int{}, map[int]int{}
 	for i, pid := range leaders {
 		index[pid] = i
 	}
-	owner := maps.Clone(index) // of every process; -1: none
+	owner := maps.Clone(index) // index of the leader of each process; -1: none
 	for _, s := range all {
 		parents[s.pid] = s.parent
 		_, leads := index[s.pid]
@@ -142,7 +143,7 @@ func leaderOf(leaders []int, all []stat) func(stat) (int, bool) {
 		if i, ok := owner[pid]; ok {
 			return i
 		}
-		owner[pid] = -1 // also where parents run in a circle, as those of processes that were read at different times may
+		owner[pid] = -1 // ends a cycle of parents, as processes read at different times may show
 		if parent := parents[pid]; parent > 0 {
 			owner[pid] = of(parent)
 		}
@@ -151,23 +152,23 @@ func leaderOf(leaders []int, all []stat) func(stat) (int, bool) {
 	return func(s stat) (int, bool) { i := of(s.pid); return i, i >= 0 }
 }
 
-// Usage is what a child and the processes below it have used, and are.
+// Usage describes the state of a child, and the use of resources by it and the processes below it.
 type Usage struct {
-	// CPU is the processor time of the child, of the members of its group, and of all their descendants, with that of those who have
-	// ended and were waited for. It may fall, when one of them ends whose parent does not ask.
+	// CPU is the processor time of the child, of the members of its group, and of all their descendants, including those that have ended
+	// and were waited for. It falls when one of them ends and its parent does not wait for it.
 	CPU   time.Duration
 	State byte // of the child, as in ps(1): R runs, S sleeps, D waits for a disk or a file server, T was stopped, t is being traced
 }
 
-// Stopped tells whether the child was stopped (SIGSTOP, SIGTSTP, a debugger), so that nothing can be expected of it.
+// Stopped reports whether the child was stopped (by SIGSTOP, SIGTSTP or a debugger), so that it cannot make progress.
 func (u Usage) Stopped() bool { return u.State == 'T' || u.State == 't' }
 
-// Usages looks once at all processes, for the children with the given ids, which lead their groups. It takes some
-// 15 microseconds a process of the machine.
+// Usages reads all processes once, and returns the usage of the children with the given IDs, which lead their groups. It takes about 15
+// microseconds per process of the machine.
 func Usages(leaders []int) ([]Usage, error) {
 	all, err := stats()
 	if err != nil {
-		return nil, fmt.Errorf("look at the processes: %w", err)
+		return nil, fmt.Errorf("read the processes: %w", err)
 	}
 	return usagesOf(leaders, all), nil
 }
@@ -189,26 +190,26 @@ func usagesOf(leaders []int, all []stat) []Usage {
 	return usages
 }
 
-const maxExecutable = 64 << 20 // bytes of an executable that are read to tell what it is
+const maxExecutable = 64 << 20 // bytes of an executable that are read to find out what it is
 
 var errTooMuch = errors.New("too much of the file would have to be read")
 
-// IsGo tells whether a process runs a program written in Go, by what its executable holds (debug/buildinfo). A program that is
-// not, and whose file is no executable that this can read, is none.
+// IsGo reports whether a process runs a program written in Go, according to its executable (debug/buildinfo). It returns false for an
+// executable in a format that it cannot read.
 func IsGo(pid int) (bool, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
-		return false, fmt.Errorf("look at the program of process %d: %w", pid, err)
+		return false, fmt.Errorf("read the executable of process %d: %w", pid, err)
 	}
 	defer f.Close()
 	_, err = buildinfo.Read(&boundedReader{f, maxExecutable})
 	if errors.Is(err, errTooMuch) {
-		return false, fmt.Errorf("look at the program of process %d: %w", pid, err)
+		return false, fmt.Errorf("read the executable of process %d: %w", pid, err)
 	}
 	return err == nil, nil
 }
 
-// boundedReader reads no more than so many bytes in all.
+// boundedReader reads at most left bytes in all.
 type boundedReader struct {
 	r    io.ReaderAt
 	left int64
