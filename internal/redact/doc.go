@@ -1,3 +1,3 @@
-// Package redact keeps values that may be secret out of what the program prints and reports. Whether a value may be secret is told by the
-// name of its variable or key: one that holds KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL, in capitals or not.
+// Package redact keeps values that may be secret out of what the program prints and reports. The name of a variable or key decides whether
+// its value may be secret: a name that contains KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL, in upper or lower case.
 package redact

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Blank stands in the place of a value that may be secret.
+// Blank replaces a value that may be secret.
 const Blank = "***"
 
 // Named reports whether the value of a variable or key of this name may be secret.
@@ -21,19 +21,19 @@ func Named(name string) bool {
 	})
 }
 
-// assignment finds the names that something is assigned to, as a shell, sbatch's --export and TOML write it.
+// assignment matches the name and the sign of an assignment, as a shell, sbatch's --export and TOML write it.
 var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9_.-]+(?:=|[ \t]+=[ \t]*)`) })
 
-// named finds these, and flags that the next word is for.
+// named matches assignments, and flags whose value is the next word.
 var named = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(assignment().String() + `|--[A-Za-z0-9_.-]+[ \t]+`)
 })
 
-// Text is text with the values blanked that it gives to names that may hold secrets: NAME=value, where value is a word as a shell reads
-// it, NAME = value, and --NAME value, where that [FollowsFlag].
+// Text blanks the values that a text gives to names that may hold secrets: NAME=value, where value is a word as a shell reads it, NAME =
+// value, and --NAME value if that [FollowsFlag].
 func Text(text string) string {
 	var out strings.Builder
-	done := 0 // so much of text is in out
+	done := 0 // text[:done] is in out
 	for _, at := range named().FindAllStringIndex(text, -1) {
 		name := strings.TrimRight(text[at[0]:at[1]], "= \t")
 		if at[0] < done || !Named(name) {
@@ -52,8 +52,8 @@ func Text(text string) string {
 	return out.String() + text[done:]
 }
 
-// Words are the words of a command line, never nil, with the values blanked that may be secret: all that one assigns to such a name, what
-// [Text] blanks, and a word that [FollowsFlag].
+// Words returns the words of a command line with values blanked that may be secret: everything assigned to such a name, what [Text] blanks,
+// and words that [FollowsFlag] accepts. It never returns nil.
 func Words(words []string) []string {
 	shown := make([]string, len(words))
 	for i, word := range words {
@@ -70,9 +70,9 @@ func Words(words []string) []string {
 	return shown
 }
 
-// FollowsFlag reports whether the word behind a flag of a command line looks like a secret. Behind a flag for a password any word does.
-// Behind one for a token or an API key a word does that is [Written].
-// Behind another flag, such as --sort-key, the word must also have a digit.
+// FollowsFlag reports whether the word after a flag of a command line looks like a secret. After a flag for a password any word does. After
+// a flag for a token or an API key, a word does that is [Written]. After any other flag, such as --sort-key, the word must also contain a
+// digit.
 func FollowsFlag(flag, word string) bool {
 	if !strings.HasPrefix(flag, "--") || strings.Contains(flag, "=") || word == "" || strings.IndexByte("-$/~.", word[0]) >= 0 {
 		return false
@@ -88,16 +88,16 @@ func FollowsFlag(flag, word string) bool {
 		(strings.Contains(upper, "TOKEN") || strings.Contains(upper, "API") || strings.ContainsAny(word, "0123456789"))
 }
 
-// isAside reports whether a name in capitals that may hold a secret is about something else.
+// isAside reports whether a name in upper case that may hold a secret is about something else.
 func isAside(name string) bool {
 	parts := []string{"TOKENIZ", "TOKENS", "KEYBOARD", "KEYS", "_FILE", "-FILE", "_PATH", "-PATH", "_DIR", "-DIR"}
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// Shown is how many bytes of a setting's text a message about it shows.
+// Shown is the number of bytes of a setting's text that messages show.
 const Shown = 60
 
-// Quoted is Text in quotes, for a message; of one of more bytes than most the beginning, and three dots.
+// Quoted returns Text(s) in quotes, for a message. It cuts a text of more than most bytes, and appends three dots.
 func Quoted(s string, most int) string {
 	s = Text(s)
 	if len(s) <= most {
@@ -106,7 +106,7 @@ func Quoted(s string, most int) string {
 	return strconv.Quote(text.Cut(s, most)) + "..."
 }
 
-// quoteAt is the quote that is open at text[at], as far as its line tells; 0: none.
+// quoteAt returns the quote that is open at text[at], judging by its line; 0 if there is none.
 func quoteAt(text string, at int) (quote byte) {
 	for i := strings.LastIndexByte(text[:at], '\n') + 1; i < at; i++ {
 		switch c := text[i]; {
@@ -121,7 +121,7 @@ func quoteAt(text string, at int) (quote byte) {
 	return quote
 }
 
-// wordEnd is where the word of a shell ends that goes on at text[at]. The end of a quote that is open there is not part of it.
+// wordEnd returns the end of the shell word that continues at text[at]. If a quote is open there, its end is not part of the word.
 func wordEnd(text string, at int, open byte) int {
 	quote, parens := open, 0
 	for i := at; i < len(text); i++ {
@@ -130,7 +130,7 @@ func wordEnd(text string, at int, open byte) int {
 			i++
 		case quote != 0 && c == quote:
 			if quote = 0; open != 0 && ends(text[i+1:]) {
-				return i // the quote stands around the whole word
+				return i // the quote encloses the whole word
 			}
 		case quote != 0:
 		case c == '"' || c == '\'' || c == '`':
@@ -146,19 +146,20 @@ func wordEnd(text string, at int, open byte) int {
 	return len(text)
 }
 
-// ends tells whether a word is over before rest.
+// ends reports whether a word ends before rest.
 func ends(rest string) bool {
 	return rest == "" || strings.IndexByte(" \t\n\r;&|<>),:.]}", rest[0]) >= 0
 }
 
-// shortest is how long a value must be to be looked for in a text: "1" and "false" are no secrets, and are in most texts.
+// shortest is the least length of a value that is looked for in a text: values such as "1" and "false" are not secrets, and occur in most
+// texts.
 const shortest = 8
 
-// Values blanks the values of the variables of environ ("NAME=value" each) that may be secret, wherever a text holds them.
+// Values blanks the values of variables that may be secret wherever they occur in a text.
 type Values struct{ replacer *strings.Replacer }
 
-// ValuesOf takes the values of environ, of several lines each line for itself, as texts are shown by lines. What has fewer than 8 bytes is
-// not looked for.
+// ValuesOf returns the Values of environ ("NAME=value" entries). A value of several lines is taken line by line, as texts are shown by
+// lines. Values of fewer than 8 bytes are not looked for.
 func ValuesOf(environ []string) Values {
 	var values []string
 	for _, entry := range environ {
@@ -172,7 +173,7 @@ func ValuesOf(environ []string) Values {
 			}
 		}
 	}
-	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // one may be the beginning of another
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // one value may be the beginning of another
 	pairs := make([]string, 0, 2*len(values))
 	for _, value := range values {
 		pairs = append(pairs, value, Blank)
@@ -180,10 +181,10 @@ func ValuesOf(environ []string) Values {
 	return Values{strings.NewReplacer(pairs...)}
 }
 
-// In is text without the values.
+// In returns text with the values blanked.
 func (v Values) In(text string) string { return v.replacer.Replace(text) }
 
-// InLines is lines without the values. It changes lines itself.
+// InLines blanks the values in lines, and returns lines.
 func (v Values) InLines(lines []string) []string {
 	for i, line := range lines {
 		lines[i] = v.In(line)
@@ -191,8 +192,8 @@ func (v Values) InLines(lines []string) []string {
 	return lines
 }
 
-// Written tells whether a value that stands beside a name is a secret itself, as far as one can tell: the name is one of a secret's, and
-// the value no variable, command, path or number. "HF_TOKEN=$(cat token)" holds none, and "--max-tokens=4096" is about something else.
+// Written reports whether a value given to a name looks like the secret itself: the name is one of a secret, and the value is not a
+// variable, command, path or number. "HF_TOKEN=$(cat token)" holds no secret, and "--max-tokens=4096" is about something else.
 func Written(name, value string) bool {
 	if !Named(name) || isAside(strings.ToUpper(strings.TrimLeft(name, "-"))) {
 		return false
@@ -202,7 +203,7 @@ func Written(name, value string) bool {
 	return len(value) >= shortest && !isNumber && !strings.ContainsAny(value, "$`*") && strings.IndexByte("/~.", value[0]) < 0
 }
 
-// FindWritten is the first name that a text assigns a secret to that is [Written]; empty: there is none.
+// FindWritten returns the first name to which a text assigns a secret that is [Written], or "" if there is none.
 func FindWritten(text string) string {
 	done := 0
 	for _, at := range assignment().FindAllStringIndex(text, -1) {
