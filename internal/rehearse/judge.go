@@ -25,7 +25,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Answer is whether the two runs ended alike.
+// Answer says whether the two runs ended the same.
 type Answer int
 
 const (
@@ -34,10 +34,11 @@ const (
 	Unknown
 )
 
-// Judge tells whether a run that was disturbed ended as the one that was not, in a line, and what differs, a line each.
+// Judge compares the end of a disturbed run with that of an undisturbed one. line is the result, and differ has one line for each
+// difference.
 func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (answer Answer, line string, differ []string, err error) {
 	if disturbed.Verdict.Exit != 0 {
-		return Different, "different: the interrupted run did not come to its end; its run directory is kept: " + disturbed.Run.Path(), nil,
+		return Different, "different: the interrupted run did not finish; its run directory is kept: " + disturbed.Run.Path(), nil,
 			nil
 	}
 	found, err := r.compare(ctx, straight, disturbed)
@@ -45,30 +46,29 @@ func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (ans
 	case err != nil:
 		return Unknown, "", nil, err
 	case disturbed.ignored():
-		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on "+
-			"%s, or once there is a file "+
-			"DDPBATCH_STOP_FILE, it is to save and exit with %d (%s)",
+		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on %s, "+
+			"or when the file of DDPBATCH_STOP_FILE exists, it must save and exit with %d (%s)",
 			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.what), nil, nil
 	case len(found.differ) > 0:
 		return Different, "different: " + found.what + found.advice, found.differ, nil
 	case found.compared == 0:
 		return Unknown, "not known: both runs end with code 0, but there is nothing to compare: " + found.what, nil, nil
 	case disturbed.Attempts < 2:
-		return Unknown, fmt.Sprintf("not known: %s, but nothing interrupted the run before its end; take a longer job, or an earlier fault",
+		return Unknown, fmt.Sprintf("not known: %s, but nothing interrupted the run before its end; use a longer job or an earlier fault",
 			found.what), nil, nil
 	}
 	return Same, "same: " + found.what, nil, nil
 }
 
-// finding is what a comparison found.
+// finding is the result of a comparison.
 type finding struct {
 	compared int
-	differ   []string // a line each
-	what     string   // was compared, and how that went
-	advice   string   // at the end of what; "": none
+	differ   []string // one line each
+	what     string   // what was compared, with the result
+	advice   string   // appended to what; may be empty
 }
 
-// compare holds the ends of two runs against each other: their newest checkpoints, or the files that the user names.
+// compare compares the ends of two runs: their newest checkpoints, or the files that the user names.
 func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) {
 	if !a.Job.Builtin() || len(r.Patterns) > 0 {
 		return r.compareFiles(ctx, a.Run, b.Run)
@@ -78,7 +78,7 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) 
 		return finding{}, err
 	}
 	if x == nil {
-		return finding{what: "the job saves no checkpoints (checkpoint.every_steps, or its end)"}, nil
+		return finding{what: "the job saved no checkpoint; see checkpoint.every_steps"}, nil
 	}
 	defer x.Close()
 	y, err := newest(ctx, r.Env.Log, b)
@@ -113,14 +113,14 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) 
 	return f, nil
 }
 
-// describeDifference tells how two checkpoints differ, a line each.
+// describeDifference describes how two checkpoints differ, one line for each difference.
 func describeDifference(d *inspect.Difference) (lines []string) {
 	for _, tensor := range d.Tensors {
 		lines = append(lines, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most",
 			text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, tensor.AtMost()))
 	}
 	for _, name := range append(d.OnlyA, d.OnlyB...) {
-		lines = append(lines, "tensor "+text.Clean(name)+" is in one of them only")
+		lines = append(lines, "tensor "+text.Clean(name)+" is in only one of them")
 	}
 	for _, v := range d.Values {
 		lines = append(lines, v.String())
@@ -128,7 +128,7 @@ func describeDifference(d *inspect.Difference) (lines []string) {
 	return lines
 }
 
-// newest is the newest checkpoint of a run; nil where it has none.
+// newest returns the newest checkpoint of a run, or nil if it has none.
 func newest(ctx context.Context, log *slog.Logger, p Outcome) (*inspect.Contents, error) {
 	dir, err := checkpoint.Open(p.Run.CheckpointsPath(), checkpoint.Options{Log: log})
 	if err != nil {
@@ -144,8 +144,8 @@ func newest(ctx context.Context, log *slog.Logger, p Outcome) (*inspect.Contents
 	return inspect.OfCheckpoint(found), nil
 }
 
-// compareFiles compares what two runs of a command have left in their run directories: the files that match one of the patterns, or,
-// without any, all in the folder that the command was given for its checkpoints.
+// compareFiles compares the files that two runs of a command have left in their run directories: those that match one of the patterns, or,
+// without patterns, all files in the directory that the command was given for its checkpoints.
 func (r *Rehearsal) compareFiles(ctx context.Context, a, b *rundir.Dir) (finding, error) {
 	x, err := filesOf(a, r.Patterns)
 	if err != nil {
@@ -158,7 +158,9 @@ func (r *Rehearsal) compareFiles(ctx context.Context, a, b *rundir.Dir) (finding
 	names := maps.Clone(x)
 	maps.Copy(names, y)
 	if len(names) == 0 && len(r.Patterns) == 0 {
-		return finding{what: "the command left no file in DDPBATCH_CHECKPOINT_DIR; save there, and see --compare"}, nil
+		return finding{
+			what: "the command left no file in DDPBATCH_CHECKPOINT_DIR; save checkpoints there, or name files with --compare",
+		}, nil
 	}
 	if len(names) == 0 {
 		return finding{what: fmt.Sprintf("no file of the run directories matches %q", r.Patterns)}, nil
@@ -182,7 +184,7 @@ func (r *Rehearsal) compareFiles(ctx context.Context, a, b *rundir.Dir) (finding
 	}
 	f.what = fmt.Sprintf("%s equal byte for byte", text.Plural(len(names), "file"))
 	if all.alike > 0 {
-		f.what = fmt.Sprintf("%s equal, of %d not byte for byte but in all that %s", text.Plural(len(names), "file"), all.alike,
+		f.what = fmt.Sprintf("%s equal, %d of them not byte for byte but in all that %s", text.Plural(len(names), "file"), all.alike,
 			all.whatIsEqual(r.Within))
 	}
 	if n := all.apart + all.others; n > 0 {
@@ -195,7 +197,8 @@ func (r *Rehearsal) compareFiles(ctx context.Context, a, b *rundir.Dir) (finding
 	return f, nil
 }
 
-// filesOf are the sums of a run's files, by their names in the run directory. A link that leads nowhere is compared by where it leads.
+// filesOf returns the hashes of a run's files by their names in the run directory. For a link without an existing target it returns the
+// target's name.
 func filesOf(run *rundir.Dir, patterns []string) (map[string][]byte, error) {
 	sums := map[string][]byte{}
 	add := func(path string) error {

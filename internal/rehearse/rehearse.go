@@ -19,22 +19,22 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// Rehearsal is one job run twice: as it is, and with something in its way.
+// Rehearsal is one job run twice: undisturbed, and with a disturbance.
 type Rehearsal struct {
 	Env      simulate.Env
 	Pretend  simulate.Pretend
 	Sets     []string // overrides of the job file
 	Patterns []string // of files to compare
 	Within   inspect.Tolerance
-	Steps    int64 // after which both runs end; 0: as DefaultSteps
-	// Parse reads the job with these overrides, and NewRun makes a run directory of it.
+	Steps    int64 // after which both runs end; 0: see DefaultSteps
+	// Parse reads the job with these overrides. NewRun creates its run directory.
 	Parse  func(sets []string) (*jobfile.Job, error)
 	NewRun func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error)
 
-	dir string // of both run directories
+	dir string // holds both run directories
 }
 
-// Run has the job run, undisturbed and disturbed, in directories below dir.
+// Run runs the job, undisturbed and disturbed, in directories below dir.
 func (r *Rehearsal) Run(ctx context.Context, dir string) (straight, disturbed Outcome, err error) {
 	r.dir = dir
 	if straight, err = r.simulate(ctx, "uninterrupted", nil); err != nil || straight.Verdict.Exit != 0 {
@@ -44,10 +44,10 @@ func (r *Rehearsal) Run(ctx context.Context, dir string) (straight, disturbed Ou
 	return straight, disturbed, err
 }
 
-// tries is how often an earlier moment is tried where the default warning came too late.
+// tries is the number of attempts at the default warning, each with an earlier moment, if it came too late.
 const tries = 3
 
-// interrupt runs the job again with the faults that were asked for, or with one warning in the middle.
+// interrupt runs the job again with the requested faults, or with one warning in the middle.
 func (r *Rehearsal) interrupt(ctx context.Context, straight Outcome) (Outcome, error) {
 	if len(r.Pretend.Faults) > 0 {
 		return r.simulate(ctx, "interrupted", r.Pretend.Faults)
@@ -61,26 +61,26 @@ func (r *Rehearsal) interrupt(ctx context.Context, straight Outcome) (Outcome, e
 		if err != nil || try == tries || !again.late() {
 			return again, err
 		}
-		fmt.Fprintln(r.Env.Err, "ddpbatch: the warning came too late; once more, with an earlier one")
+		fmt.Fprintln(r.Env.Err, "ddpbatch: the warning came too late; trying again with an earlier one")
 	}
 }
 
-// DefaultSteps is how many steps a rehearsal takes at most where nobody says: some to be interrupted in, with checkpoints before and
-// after, and no more, as days of training prove no more than these do.
+// DefaultSteps is the largest number of steps in a rehearsal without --steps: enough for an interruption with checkpoints before and after
+// it. More steps would not prove more.
 const DefaultSteps = 500
 
-// Shorten has both runs end early, at the same step. Only the built-in trainer can be told to.
+// Shorten makes both runs end early, at the same step. That works only with the built-in trainer.
 func (r *Rehearsal) Shorten() error {
 	job, err := r.Parse(r.Sets)
 	if err != nil {
-		return nil // the first run says it
+		return nil // the first run reports the error
 	}
 	steps := r.Steps
 	switch {
 	case !job.Builtin() && steps > 0:
-		return &usage.Error{Message: "--steps shortens the built-in trainer's jobs alone",
+		return &usage.Error{Message: "--steps shortens only jobs of the built-in trainer",
 			Hint: "give your own program fewer steps by its own flags"}
-	case !job.Builtin() || steps == 0 && job.Train.MaxSteps > 0: // the job's own say
+	case !job.Builtin() || steps == 0 && job.Train.MaxSteps > 0: // the job's own limit applies
 		r.Steps = 0
 		return nil
 	case steps == 0:
@@ -94,27 +94,28 @@ func (r *Rehearsal) Shorten() error {
 	return nil
 }
 
-// Outcome is one of the two runs of a rehearsal, to its end.
+// Outcome is the result of one of the two runs of a rehearsal.
 type Outcome struct {
 	Name         string
 	Run          *rundir.Dir
 	Job          *jobfile.Job
 	Verdict      rundir.Verdict // of the last attempt
 	Attempts     int
-	Steps        int64 // of the whole run; 0: not known
+	Steps        int64 // of the whole run; 0 if not known
 	Took         time.Duration
-	AfterWarning time.Duration // how long it ran on after its last warning, to its end; 0: there was none
+	AfterWarning time.Duration // from its last warning to its end; 0 if there was no warning
 }
 
-// warningTime is enough for a command to hear of a warning and to act: agent 0 looks for the stop file once a second.
+// warningTime is long enough for a command to notice a warning and to act on it: agent 0 looks for the stop file once a second.
 const warningTime = 3 * time.Second
 
-// late tells whether a warning may have come too late for the run to heed it, or its moment never came.
+// late reports whether a warning may have come too late for the run to act on it, or never came.
 func (p Outcome) late() bool {
 	return p.Attempts < 2 && p.Verdict.Exit == 0 && p.AfterWarning < warningTime
 }
 
-// ignored tells whether a command had time to heed a warning, and ended as if there had been none. The built-in trainer does not do that.
+// ignored reports whether a command had time to act on a warning, and ended as if there had been none. The built-in trainer never ignores
+// one.
 func (p Outcome) ignored() bool {
 	return p.Attempts < 2 && p.AfterWarning >= warningTime && !p.Job.Builtin()
 }
@@ -125,13 +126,13 @@ func (r *Rehearsal) simulate(ctx context.Context, name string, faults []sim.Faul
 	p.Faults, p.Quiet = faults, true
 	sets := append(slices.Clip(r.Sets), "run_dir="+filepath.Join(r.dir, name))
 	if job, err := r.Parse(sets); err == nil && job.ExportPath() != "" {
-		sets = append(sets, `train.export=""`) // the user's file is that of the real run
+		sets = append(sets, `train.export=""`) // the user's file must be that of the real run
 	}
 	if job, err := r.Parse(sets); err == nil && len(job.Launch.OnEnd) > 0 {
-		sets = append(sets, "launch.on_end=[]") // nobody wants to hear of a rehearsal
+		sets = append(sets, "launch.on_end=[]") // no notifications about a rehearsal
 	}
 	if job, err := r.Parse(sets); err == nil && job.Launch.MetricsDir+job.Launch.MetricsListen != "" {
-		sets = append(sets, `launch.metrics_dir=""`, `launch.metrics_listen=""`) // nor to see it among the site's jobs
+		sets = append(sets, `launch.metrics_dir=""`, `launch.metrics_listen=""`) // no metrics among those of the site's jobs
 	}
 	run, job, err := r.NewRun(sets, p)
 	if err != nil {
@@ -170,7 +171,7 @@ func (r *Rehearsal) simulate(ctx context.Context, name string, faults []sim.Faul
 	return done, err
 }
 
-// afterWarning is the time from the last fault that was a warning until end.
+// afterWarning returns the time from the last warning until end.
 func afterWarning(run *rundir.Dir, end time.Time) (after time.Duration, err error) {
 	history, err := run.Ledger()
 	for _, event := range history {
@@ -181,8 +182,8 @@ func afterWarning(run *rundir.Dir, end time.Time) (after time.Duration, err erro
 	return after, err
 }
 
-// warning is the fault that stops a run like p in its middle, and earlier at each further try. Tasks hear of it at once, where
-// a batch script's stop file is looked for once a second only, which many a short run does not live to see.
+// warning returns the fault that warns a run like p in its middle, and earlier at each further try. The warning goes to the tasks, which
+// receive it at once. The stop file of a batch script is looked for only once a second, and many short runs would end before that.
 func (p Outcome) warning(try int) sim.Fault {
 	f := sim.Fault{Kind: sim.Warn, Rank: -1, Everybody: true}
 	if p.Steps > 1 {

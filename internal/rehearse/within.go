@@ -11,21 +11,21 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// readFiles is what became of the files whose bytes differ: of those that can be read, as PyTorch's and safetensors can, their tensors and
-// values are compared.
+// readFiles collects the results for files whose bytes differ. If such a file can be read, as those of PyTorch and safetensors can, its
+// tensors and values are compared.
 type readFiles struct {
-	alike, apart, others int                 // equal but for their bytes; not; with no more than their bytes to compare
-	farthest             *inspect.Difference // of all files together; nil: none was read
+	alike, apart, others int                 // equal except for their bytes; different; not readable
+	farthest             *inspect.Difference // of all files together; nil if none could be read
 }
 
-// compare holds two files against each other, and returns how they differ, a line each; none: their contents are the same.
+// compare compares two files and returns their differences, one line each; no lines mean that their contents are the same.
 func (all *readFiles) compare(ctx context.Context, name, a, b string, within inspect.Tolerance) ([]string, error) {
 	bytesDiffer := []string{fmt.Sprintf("file %s: the bytes differ", text.Clean(name))}
 	d, err := compareContents(ctx, a, b, within)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil: // a file of another kind, or one that is read as far as its bytes
+	case err != nil: // a file of another kind, of which only the bytes are compared
 		all.others++
 		return bytesDiffer, nil
 	}
@@ -62,7 +62,7 @@ func closing(c *inspect.Contents, err *error) {
 	}
 }
 
-// add keeps what matters of all files together.
+// add merges the comparison of one file into that of all.
 func (all *readFiles) add(d *inspect.Difference) {
 	if all.farthest == nil {
 		all.farthest = &inspect.Difference{}
@@ -78,7 +78,7 @@ func (all *readFiles) add(d *inspect.Difference) {
 	}
 }
 
-// whatIsEqual says how files are equal whose bytes are not.
+// whatIsEqual describes in what files are equal whose bytes differ.
 func (all *readFiles) whatIsEqual(within inspect.Tolerance) string {
 	if all.farthest.MaxAbs == nil {
 		return "they hold: only how it is written differs"
@@ -86,13 +86,13 @@ func (all *readFiles) whatIsEqual(within inspect.Tolerance) string {
 	return fmt.Sprintf("they hold, within %s; %s", tolerated(within), all.farthest.Farthest())
 }
 
-// tolerated is a tolerance in the words of the command line.
+// tolerated formats a tolerance as on the command line.
 func tolerated(t inspect.Tolerance) string { return fmt.Sprintf("--rtol %g --atol %g", t.Rel, t.Abs) }
 
-// rounding is the largest difference that rounding may have made, in a rehearsal's few steps: larger ones are a program's.
+// rounding is the largest difference that rounding can cause in the few steps of a rehearsal. Larger differences come from the program.
 const rounding = 1e-4
 
-// adviceOn says where a difference comes from that is as small as rounding makes it, and what lets it pass; "": it is not of that kind.
+// adviceOn explains a difference that is small enough for rounding, and how to allow it. It returns "" for other differences.
 func adviceOn(d *inspect.Difference) string {
 	if d.MaxAbs == nil || d.MaxAbs.By > rounding || len(d.OnlyA)+len(d.OnlyB)+len(d.Values) > 0 {
 		return ""
@@ -102,8 +102,8 @@ func adviceOn(d *inspect.Difference) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("\nDifferences as small as these come from sums in another order, as floats round: "+
-		"DistributedDataParallel lays out its buckets "+
-		"anew after a start, and of three ranks or more an all-reduce then adds in another order. --atol %.0e lets them pass.",
+	return fmt.Sprintf("\nDifferences as small as these come from rounding when sums are computed in another order: "+
+		"DistributedDataParallel lays out its buckets anew after a start, "+
+		"so that an all-reduce of three or more ranks adds in another order. --atol %.0e allows them.",
 		math.Pow(10, math.Ceil(math.Log10(d.MaxAbs.By))))
 }
