@@ -15,36 +15,37 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Options say how a file is put under its name. The zero value replaces what has the name.
+// Options control how File writes a file. The zero value replaces an existing file.
 type Options struct {
-	Temp string      // the temporary file's name, in the same folder; empty: .ddpbatch-XXXXXXXX.tmp
-	Mode fs.FileMode // of the file, whatever the umask is, for vfs.OS alone; 0: what the file system gives new files
-	Size int64       // room to reserve before the first byte, so that a full disk shows at once; 0: not known
+	Temp string      // the temporary file's name, in the same directory; empty: .ddpbatch-XXXXXXXX.tmp
+	Mode fs.FileMode // of the file, whatever the umask is; only for vfs.OS; 0: the file system's default for new files
+	Size int64       // bytes to reserve before the first write, so that a full disk is noticed at once; 0: not known
 
-	// New says that nothing has the name, and that nobody else gives it to anything: a rename whose reply got lost is then always known
-	// to have happened (vfs.Rename).
+	// New says that the path does not exist and that no other process creates it. If the reply to a rename is lost, it is then always known
+	// whether the rename happened (vfs.Rename).
 	New bool
-	// Keep leaves a file alone that has the name already, and the error is fs.ErrExist: by link(2), for vfs.OS alone.
+	// Keep leaves an existing file alone; the error is then fs.ErrExist. It uses link(2) and works only for vfs.OS.
 	Keep bool
-	// NoSync leaves it to the file's readers to find out what a power cut has made of it.
+	// NoSync omits the syncs. Readers must then check the file themselves after a power cut.
 	NoSync bool
-	// BeforeRename, unless nil, is asked once the temporary file is durable. Its error is File's.
+	// BeforeRename is called after the temporary file is durable, unless it is nil. If it returns an error, File returns that and does not
+	// rename.
 	BeforeRename func() error
 }
 
 const (
-	// bufferBytes gathers small writes; larger ones pass it by without a copy.
+	// bufferBytes is the size of the buffer for small writes; larger writes bypass it without a copy.
 	bufferBytes = 64 << 10
-	// writebackBytes is how much is written before the disk is asked to begin with it.
+	// writebackBytes is the number of bytes written before the kernel is asked to write them to the disk.
 	writebackBytes = 8 << 20
 )
 
-// File gives the file at path the bytes that fill writes. It looks at ctx between writes.
+// File writes the file at path with the bytes that fill writes. It checks ctx between writes.
 func File(ctx context.Context, fsys vfs.FS, path string, fill func(io.Writer) error) error {
 	return FileWith(ctx, fsys, path, Options{}, fill)
 }
 
-// FileWith is File with options.
+// FileWith does what File does, with options.
 func FileWith(ctx context.Context, fsys vfs.FS, path string, o Options, fill func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	if o.Temp == "" {
@@ -63,7 +64,7 @@ func FileWith(ctx context.Context, fsys vfs.FS, path string, o Options, fill fun
 	}
 	w := &writer{ctx: ctx, file: f, writeback: !o.NoSync}
 	err = o.write(w, temp, fill)
-	if closing := f.Close(); err == nil { // which is on NFS the first to hear of a full disk or quota
+	if closing := f.Close(); err == nil { // on NFS the close is the first call to report a full disk or quota
 		err = closing
 	}
 	if err == nil && o.BeforeRename != nil {
@@ -73,7 +74,7 @@ func FileWith(ctx context.Context, fsys vfs.FS, path string, o Options, fill fun
 		err = o.name(fsys, temp, path, w.written)
 	}
 	if err != nil || o.Keep {
-		_ = fsys.Remove(temp) // the first error is the one to tell
+		_ = fsys.Remove(temp) // the first error is the one to return
 	}
 	if err != nil || o.NoSync {
 		return err
@@ -81,7 +82,7 @@ func FileWith(ctx context.Context, fsys vfs.FS, path string, o Options, fill fun
 	return fsys.SyncDir(dir)
 }
 
-// Bytes is what writes data, for File.
+// Bytes returns a function that writes data, for File.
 func Bytes(data []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -89,7 +90,7 @@ func Bytes(data []byte) func(io.Writer) error {
 	}
 }
 
-// write fills, checks and syncs the temporary file. A failed sync is not tried again: the file is abandoned.
+// write fills, checks and syncs the temporary file. A failed sync is not repeated: the file is abandoned.
 func (o *Options) write(w *writer, temp string, fill func(io.Writer) error) error {
 	if o.Size > 0 {
 		if err := w.file.Preallocate(o.Size); err != nil {
@@ -125,13 +126,13 @@ func (o *Options) name(fsys vfs.FS, temp, path string, size int64) error {
 	return vfs.Replace(fsys, temp, path, size)
 }
 
-// writer counts, stops when ctx ends, and has the disk work while there is more to come, so that the sync finds little left.
+// writer counts bytes, stops when ctx ends, and starts writeback early, so that little is left for the sync.
 type writer struct {
 	ctx       context.Context
 	file      vfs.File
 	writeback bool
 	written   int64
-	started   int64 // so much is on its way to the disk
+	started   int64 // bytes whose writeback has started
 }
 
 func (w *writer) Write(p []byte) (int, error) {
@@ -140,7 +141,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	n, err := w.file.Write(p)
 	w.written += int64(n)
-	// Up to a whole MiB: the next write would have to wait for a page of which it writes the rest.
+	// Only whole MiB: otherwise the next write would have to wait for the writeback of the page that it completes.
 	if ready := w.written&^(1<<20-1) - w.started; w.writeback && err == nil && ready >= writebackBytes {
 		w.file.StartWriteback(w.started, ready)
 		w.started += ready
@@ -148,8 +149,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Dir makes a folder, and its parents, where they are not there yet, and makes its name durable. It may be there from a process that
-// died before its sync, so the parent is synced in any case.
+// Dir creates a directory and its parents if they do not exist, and makes its name durable. It syncs the parent in any case, because an
+// existing directory may come from a process that died before its sync.
 func Dir(fsys vfs.FS, path string) error {
 	err := fsys.Mkdir(path)
 	if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
