@@ -8,29 +8,29 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Attempt is one of a run's, from the queue to its end.
+// Attempt is an attempt of a run, from the queue to its end.
 type Attempt struct {
 	Attempt int        `json:"attempt"`
 	Job     string     `json:"job"`
-	Link    int        `json:"link"`   // of a chain, from 1; 0: it is none
-	Queued  *time.Time `json:"queued"` // since when its job waited; nil: it did not, as after a restart in the job
+	Link    int        `json:"link"`   // in a chain, from 1; 0 if the run is not a chain
+	Queued  *time.Time `json:"queued"` // when its job began to wait; nil if it did not wait, as after a restart within the job
 	Began   *time.Time `json:"began"`
 	Ended   *time.Time `json:"ended"`
-	Cause   string     `json:"cause"`      // empty: it has not ended, or nobody lived to say so
-	Node    string     `json:"node"`       // of the rank that ended first of those that ended badly
+	Cause   string     `json:"cause"`      // empty if it has not ended, or if the end was not recorded
+	Node    string     `json:"node"`       // of the first rank that failed
 	Nodes   []string   `json:"nodes"`      // that failed
-	Rank    *int       `json:"first_rank"` // nil: none ended badly
-	Exit    *int       `json:"exit"`       // nil: there is no verdict
-	First   int64      `json:"first_step"` // of its metrics; 0: it has none, as with the last
+	Rank    *int       `json:"first_rank"` // nil if no rank failed
+	Exit    *int       `json:"exit"`       // nil if there is no verdict
+	First   int64      `json:"first_step"` // of its metrics; 0 if it has none, as for Last
 	Last    int64      `json:"last_step"`
 	Message string     `json:"message"`
-	Report  string     `json:"report"` // the failure, in some lines
-	Next    string     `json:"next"`   // what followed: "restart", "requeue", "link-end" or "give-up", and why; empty: nothing did
+	Report  string     `json:"report"` // of the failure, a few lines
+	Next    string     `json:"next"`   // what followed: "restart", "requeue", "link-end" or "give-up", and why; empty if nothing did
 
-	seen time.Time // its last line of metrics
+	seen time.Time // time of its last line of metrics
 }
 
-// readAttempts puts together what the ledger and the verdicts say of the newest attempts.
+// readAttempts combines what the ledger and the verdicts say about the newest attempts.
 func (d *Data) readAttempts(run *rundir.Dir, events []rundir.Event) {
 	all := map[int]*Attempt{}
 	of := func(n int) *Attempt {
@@ -66,7 +66,7 @@ func (d *Data) readAttempts(run *rundir.Dir, events []rundir.Event) {
 			of(e.Attempt).end(e)
 		}
 	}
-	delete(all, 0) // events of no attempt
+	delete(all, 0) // events that belong to no attempt
 	d.Attempts = []Attempt{}
 	for _, a := range all {
 		d.Attempts = append(d.Attempts, *a)
@@ -100,10 +100,10 @@ func (a *Attempt) end(e rundir.Event) {
 // readVerdict adds what the verdict has and the ledger lacks.
 func (a *Attempt) readVerdict(run *rundir.Dir) {
 	v, err := run.Verdict(a.Attempt)
-	if err != nil { // there is none, or it was cut short, and the ledger tells
+	if err != nil { // missing or incomplete: the ledger must suffice
 		return
 	}
-	if a.Ended == nil { // nobody could write to the ledger, or a rank was alone
+	if a.Ended == nil { // the ledger could not be written, or a rank ran without an agent
 		a.end(v.Event())
 	}
 	a.Exit = &v.Exit
@@ -113,7 +113,7 @@ func (a *Attempt) readVerdict(run *rundir.Dir) {
 	a.Report = text.CleanLines(text.Cut(v.Report, 4*maxMessage))
 }
 
-// addSteps takes from the metrics what steps the attempts have done, and when they were there where the ledger does not say.
+// addSteps takes the steps of the attempts from the metrics, and times that the ledger does not have.
 func (d *Data) addSteps() {
 	for i := range d.Attempts {
 		a := &d.Attempts[i]

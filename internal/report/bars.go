@@ -18,7 +18,7 @@ const (
 	heatLeft            = 150
 )
 
-// span is from when to when the attempts of a run were queued or ran.
+// span returns the time from the first event of the run's attempts, in the queue or running, to the last.
 func (d *Data) span() (from, to time.Time) {
 	for _, a := range d.Attempts {
 		for _, at := range []*time.Time{a.Queued, a.Began, a.Ended} {
@@ -39,7 +39,7 @@ func (d *Data) span() (from, to time.Time) {
 	return from, to
 }
 
-// until is when an attempt that has begun ended, or was seen last.
+// until returns when an attempt that has begun ended, or was last seen.
 func (d *Data) until(a *Attempt) time.Time {
 	switch {
 	case a.Ended != nil:
@@ -52,7 +52,7 @@ func (d *Data) until(a *Attempt) time.Time {
 	return *a.Began
 }
 
-// bar is when an attempt was in the queue, a thin line, and when it ran.
+// bar draws an attempt: a thin line while it was queued, and a bar while it ran.
 func (d *Data) bar(a *Attempt, from, to time.Time) template.HTML {
 	s := svg{width: barWidth, height: barHeight}
 	at := func(t time.Time) float64 {
@@ -73,7 +73,7 @@ func (d *Data) bar(a *Attempt, from, to time.Time) template.HTML {
 	return s.html("bar", fmt.Sprintf("attempt %d", a.Attempt))
 }
 
-// kind is how an attempt ended, as the style sheet has colours for it.
+// kind returns the class of the style sheet for the way an attempt ended.
 func (d *Data) kind(a *Attempt) string {
 	switch recovery.Cause(a.Cause) {
 	case recovery.Done:
@@ -90,14 +90,14 @@ func (d *Data) kind(a *Attempt) string {
 	return "wrong"
 }
 
-// share is a part of a run's time.
+// share is one part of a run's time.
 type share struct {
 	Class, Name string
 	Time        time.Duration
 	Percent     string
 }
 
-// shares are the parts of a run's time, and the bar that they make.
+// shares returns the parts of a run's time, and the bar that shows them.
 func shares(b *goodput.Breakdown) (parts []share, picture template.HTML) {
 	add := func(class, name string, d time.Duration) {
 		if d > 0 {
@@ -123,10 +123,10 @@ func shares(b *goodput.Breakdown) (parts []share, picture template.HTML) {
 	return parts, s.html("stack", "where the time went")
 }
 
-// heat is from which times the median a cell has the first, second, third and fourth colour.
+// heat holds the factors of the median from which a cell has the first, second, third and fourth color.
 var heat = []float64{1.15, 1.4, 1.8, 2.5}
 
-// heatMap has a row for each rank and a column for each window; a cell is the darker the slower the rank was.
+// heatMap draws a row for each rank and a column for each window. The slower the rank, the darker the cell.
 func (s *StepTimes) heatMap() template.HTML {
 	height := max(6, min(16, 600/float64(len(s.Rows))))
 	out := svg{width: heatWidth, height: height*float64(len(s.Rows)) + 20}
@@ -168,7 +168,7 @@ func levelOf(times float64) (level int) {
 	return level
 }
 
-// label is whose row it is.
+// label names the ranks of a row.
 func (r *RankRow) label() string {
 	ranks := fmt.Sprintf("rank %d", r.First)
 	if r.Last > r.First {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Figure is a picture with what is to be said of it.
+// Figure is a picture with its title and note.
 type Figure struct {
 	Title   string
-	Note    string // empty: none
+	Note    string // may be empty
 	Picture template.HTML
 	Wide    bool
 }
@@ -21,7 +21,7 @@ const (
 	smallWidth, smallHeight = 505, 190
 )
 
-// titles are the metrics that everybody has, in the order of the page.
+// titles are the metrics that every run has, in the order of the page.
 var titles = []struct{ name, title string }{
 	{"accuracy", "Accuracy of evaluations"},
 	{"samples_per_s", "Samples per second, of all ranks"},
@@ -30,7 +30,7 @@ var titles = []struct{ name, title string }{
 	{"overlap", "Share of the communication that overlaps with backward"},
 }
 
-// figures are the curves of a run: those of losses in one, wide, and each other metric in one of its own.
+// figures returns the curves of a run: all losses in one wide figure, and each other metric in its own.
 func (m *Metrics) figures() (all []Figure) {
 	byName := map[string]*Curve{}
 	for i := range m.Curves {
@@ -52,7 +52,7 @@ func (m *Metrics) figures() (all []Figure) {
 			delete(byName, known.name)
 		}
 	}
-	for i := range m.Curves { // as the lines have them
+	for i := range m.Curves { // in the order of the metrics lines
 		if c := &m.Curves[i]; byName[c.Name] != nil {
 			all = append(all, m.figure(shown(c.Name), []*Curve{c}, false))
 		}
@@ -92,8 +92,8 @@ func (m *Metrics) figure(title string, curves []*Curve, wide bool) Figure {
 	return Figure{Title: title, Note: strings.Join(notes, "; "), Picture: p.draw(), Wide: wide}
 }
 
-// linesOf are the lines of a curve: what later sections did again, and what counts, of all sections in one line, but where the run began
-// anew.
+// linesOf returns the lines of a curve: one for the steps that later sections repeated, and one for the steps that count, of all sections
+// together. The latter is split if the run started again from an earlier step.
 func (m *Metrics) linesOf(c *Curve, class string, named, percent bool) (lines []line) {
 	lost, counts := line{class: class, lost: true}, line{class: class, band: true}
 	for _, part := range c.Parts {
@@ -135,7 +135,7 @@ func (m *Metrics) linesOf(c *Curve, class string, named, percent bool) (lines []
 	return lines
 }
 
-// rules mark where sections after the first begin.
+// rules mark the beginnings of all sections but the first.
 func (m *Metrics) rules() (rules []rule) {
 	for i, s := range m.Sections {
 		if i == 0 {
@@ -150,7 +150,7 @@ func (m *Metrics) rules() (rules []rule) {
 	return rules
 }
 
-// spansDecades reports whether a metric is one that falls by orders of magnitude, and did.
+// spansDecades reports whether a metric usually falls by orders of magnitude, and has done so.
 func spansDecades(name string, lines []line) bool {
 	isLoss := strings.Contains(name, "loss") || strings.Contains(name, "perplexity") || strings.Contains(name, "norm")
 	low, high := math.Inf(1), 0.0
@@ -164,12 +164,12 @@ func spansDecades(name string, lines []line) bool {
 	return isLoss && low > 0 && high/low >= 20 && !math.IsInf(low, 1)
 }
 
-// figures are the curves of an array's elements, a figure for each metric: the best elements are named.
+// figures returns one figure for each metric, with the curves of an array's elements. The best elements are labeled.
 func (e *Elements) figures() (all []Figure) {
 	const named = 5
 	for _, name := range e.names() {
 		p := plot{width: wideWidth, height: wideHeight, title: name}
-		for i := len(e.Metrics) - 1; i >= 0; i-- { // the best last, over the others
+		for i := len(e.Metrics) - 1; i >= 0; i-- { // the best last, to be drawn over the others
 			m := &e.Metrics[i]
 			class := "c9"
 			if i < named {
@@ -202,7 +202,7 @@ func (e *Elements) figures() (all []Figure) {
 	return all
 }
 
-// figure draws the median of the ranks' step times between the fastest and the slowest rank's.
+// figure draws the median of the ranks' step times, and the band between the fastest and the slowest rank.
 func (s *StepTimes) figure() Figure {
 	p := plot{width: wideWidth, height: smallHeight, title: "Seconds per step"}
 	median, slowest := line{class: "c0", band: true}, line{class: "c3"}
@@ -221,7 +221,7 @@ func (s *StepTimes) figure() Figure {
 		Picture: p.draw(), Wide: true}
 }
 
-// plural is a number with its noun.
+// plural returns a number with its noun.
 func plural(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one

@@ -8,66 +8,66 @@ import (
 )
 
 const (
-	maxCurves   = 60  // metrics that are drawn; those of a script of one's own may be any number
-	maxPoints   = 512 // of a curve: more than a screen has room for
+	maxCurves   = 60  // metrics that are drawn; a user's script may write any number
+	maxPoints   = 512 // points of a curve: more than a screen can show
 	maxSections = 200 // of a run, the newest
 	maxSaves    = 5000
 	maxName     = 100 // bytes
 	maxLeft     = 10_000
 )
 
-// Point stands for the values that a metric had in a row of steps.
+// Point stands for the values that a metric had in consecutive steps.
 type Point struct {
-	Step      int64    `json:"step"` // the last of them
-	Mean      *float64 `json:"mean"` // of the finite values; nil: there was none, as with the next two
+	Step      int64    `json:"step"` // the last of these steps
+	Mean      *float64 `json:"mean"` // of the finite values; nil if there are none, as for Min and Max
 	Min       *float64 `json:"min"`
 	Max       *float64 `json:"max"`
 	Values    int      `json:"values"`
-	NonFinite int      `json:"non_finite"` // how many of them were NaN or infinite
+	NonFinite int      `json:"non_finite"` // number of values that were NaN or infinite
 }
 
-// Curve is how a metric went, thinned. It has a list of points for each of Metrics.Sections in which the metric has values.
+// Curve is a metric's thinned values. It has a list of points for each of Metrics.Sections in which the metric has values.
 type Curve struct {
 	Name  string      `json:"name"`
 	Parts []CurvePart `json:"parts"`
 }
 
-// CurvePart is what one section of a run has of a curve.
+// CurvePart is the part of a curve in one section of a run.
 type CurvePart struct {
-	Section int     `json:"section"` // an index
+	Section int     `json:"section"` // index into Metrics.Sections
 	Points  []Point `json:"points"`
 }
 
-// Section is a row of lines of metrics.jsonl whose steps rise: an attempt's, or, of lines that name no attempt, those up to where steps go
-// back.
+// Section is a series of lines of metrics.jsonl with rising steps: those of one attempt, or, if the lines name no attempt, those up to the
+// next decrease of the step.
 type Section struct {
-	Attempt int       `json:"attempt"` // 0: the lines name none
+	Attempt int       `json:"attempt"` // 0 if the lines name no attempt
 	First   int64     `json:"first"`   // steps
 	Last    int64     `json:"last"`
-	Began   time.Time `json:"began"` // of the first line, and of the last; zero: they have no time
+	Began   time.Time `json:"began"` // time of the first line, and Ended of the last; zero if lines have no time
 	Ended   time.Time `json:"ended"`
-	// Kept is the first step that counts no more, as a later section did it again; Last+1: all count.
+	// Kept is the first step that does not count because a later section repeated it; Last+1 if all steps count.
 	Kept int64 `json:"kept"`
 
-	from int64 // the first step that the section did itself, as far as it says: its first line may come later
+	from int64 // the first step that this section executed, if known; its first line may be for a later one
 }
 
-// Metrics is what was read of metrics.jsonl.
+// Metrics is the content of metrics.jsonl.
 type Metrics struct {
 	Bytes    int64     `json:"bytes"`
-	Read     int64     `json:"bytes_read"` // less than Bytes: blocks that lie evenly in the file
-	Lines    int       `json:"lines"`      // that were read
-	Rubbish  int       `json:"rubbish"`    // lines that are no object, or longer than 1 MiB
+	Read     int64     `json:"bytes_read"` // less than Bytes if only evenly spaced blocks of the file were read
+	Lines    int       `json:"lines"`      // lines that were read
+	Rubbish  int       `json:"rubbish"`    // lines that are not an object, or are longer than 1 MiB
 	Sections []Section `json:"sections"`
 	Curves   []Curve   `json:"curves"`
-	// Left counts further metrics, up to maxLeft. Names longer than maxName count as one if they begin alike.
+	// Left counts the metrics that are left out, up to maxLeft. Names longer than maxName count once for each common beginning.
 	Left int `json:"metrics_left_out"`
 }
 
-// save is what metrics.jsonl has of a checkpoint.
+// save is the part of metrics.jsonl about one checkpoint.
 type save struct{ seconds, stall float64 }
 
-// bucket gathers the values of a point.
+// bucket collects the values of a point.
 type bucket struct {
 	last          int64 // step
 	sum, min, max float64
@@ -105,7 +105,7 @@ func (b *bucket) point() Point {
 	p := Point{Step: b.last, Values: b.finite + b.other, NonFinite: b.other}
 	if b.finite > 0 {
 		mean := b.sum / float64(b.finite)
-		if math.IsInf(b.sum, 0) { // of values that are finite, each
+		if math.IsInf(b.sum, 0) { // the sum of finite values has overflowed
 			mean = b.min/2 + b.max/2
 		}
 		lowest, highest := b.min, b.max
@@ -114,17 +114,17 @@ func (b *bucket) point() Point {
 	return p
 }
 
-// curve is one that is being read. A bucket has the steps that are the same without their last bits; when there are too many, one more bit
-// is left out.
+// curve is a curve that is being read. The steps of a bucket are equal except for their last shift bits. When there are too many buckets,
+// shift grows by one.
 type curve struct {
 	name  string
 	shift uint
 	parts []partBuckets
-	total int // buckets of all parts
+	total int // number of buckets in all parts
 }
 
 type partBuckets struct {
-	section int // counted from the first of the file
+	section int // index, counted from the first section of the file
 	buckets []bucket
 }
 
@@ -147,7 +147,7 @@ func (c *curve) add(section int, step int64, value float64) {
 	}
 }
 
-// coarsen has each bucket stand for twice as many steps.
+// coarsen doubles the number of steps in a bucket.
 func (c *curve) coarsen() {
 	c.shift++
 	c.total = 0
@@ -166,7 +166,7 @@ func (c *curve) coarsen() {
 	}
 }
 
-// drop forgets the sections before one.
+// drop removes the parts of sections before the given one.
 func (c *curve) drop(before int) {
 	for len(c.parts) > 0 && c.parts[0].section < before {
 		c.total -= len(c.parts[0].buckets)
@@ -174,7 +174,7 @@ func (c *curve) drop(before int) {
 	}
 }
 
-// plain are members of a line that say where it belongs, or that other parts of the page show; they are no curves.
+// plain reports whether a member of a line is not a curve, because it only says where the line belongs or is shown elsewhere on the page.
 func plain(name string) bool {
 	switch name {
 	case "step", "steps", "epoch", "attempt", "time", "left_s":
@@ -183,7 +183,7 @@ func plain(name string) bool {
 	return strings.HasPrefix(name, "save_") || strings.HasPrefix(name, "resume_")
 }
 
-// usual are metrics that have a place in the page whatever else there is.
+// usual reports whether a metric is drawn however many other metrics there are.
 func usual(name string) bool {
 	switch name {
 	case "loss", "eval_loss", "epoch_loss", "accuracy", "lr", "samples_per_s", "comm_share", "overlap":

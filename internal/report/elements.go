@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	maxElements   = 50        // whose curves are drawn: the best
+	maxElements   = 50        // elements whose curves are drawn: the best ones
 	elementsRead  = 512 << 20 // bytes of all their metrics together
 	maxTableLines = 1000      // elements in the table
 )
 
-// Elements are those of an array, the best first where it is a sweep.
+// Elements are the elements of an array. In a sweep the best come first.
 type Elements struct {
-	Metric  string           `json:"metric_name"` // by which they are compared
-	Columns []string         `json:"columns"`     // of a sweep: its keys in short
+	Metric  string           `json:"metric_name"` // the metric by which elements are compared
+	Columns []string         `json:"columns"`     // in a sweep: its keys, shortened
 	Rows    []runview.Result `json:"elements"`
 	Metrics []ElementMetrics `json:"metrics"`
 }
 
-// ElementMetrics is what an element's metrics.jsonl has of the metric, and of the loss.
+// ElementMetrics holds an element's values of the metric and of the loss.
 type ElementMetrics struct {
 	Index int    `json:"index"`
 	Name  string `json:"name"`
 	Metrics
 }
 
-// readElements reads those of an array, and how the best of them went.
+// readElements reads the elements of an array, and the curves of the best ones.
 func (d *Data) readElements(ctx context.Context, run *rundir.Dir) {
 	isArray, err := runview.HasElements(run)
 	if err != nil || !isArray || !d.known {
@@ -69,7 +69,7 @@ func (d *Data) readElements(ctx context.Context, run *rundir.Dir) {
 	}
 }
 
-// names are those of the metrics that elements have.
+// names returns the names of the elements' metrics.
 func (e *Elements) names() []string {
 	all := map[string]bool{}
 	for _, m := range e.Metrics {

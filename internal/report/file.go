@@ -16,10 +16,10 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// ErrNotOurs: what has the name already is no report, and is left alone.
-var ErrNotOurs = errors.New("what is there is no report of ddpbatch's")
+// ErrNotOurs means that the existing file is not a report and was left alone.
+var ErrNotOurs = errors.New("the existing file is not a report of ddpbatch")
 
-// FileName is what the page of a run is called where nobody says: the run directory's name, and of an element its index.
+// FileName returns the default name of a run's page: the name of the run directory, with the index if the run is an element.
 func FileName(run *rundir.Dir) string {
 	name := filepath.Base(run.Whole().Path())
 	if index, ok := run.Index(); ok {
@@ -28,8 +28,8 @@ func FileName(run *rundir.Dir) string {
 	return name + ".html"
 }
 
-// Save writes the page to a file that only its owner can read, whole or not at all. An earlier report of that name is replaced; of anything
-// else the error is ErrNotOurs.
+// Save writes the page to a file that only its owner can read. The file is written completely or not at all. An existing report is
+// replaced; for any other existing file Save returns ErrNotOurs.
 func (d *Data) Save(ctx context.Context, path string) error {
 	if err := checkReplaceable(path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

@@ -16,15 +16,15 @@ const (
 	maxLine   = 1 << 20
 )
 
-// source is a file of metrics.
+// source is a metrics file.
 type source struct {
 	io.ReaderAt
 	size int64
-	most int64 // that is read of it, a multiple of readBlock
+	most int64 // bytes of it to read at most, a multiple of readBlock
 }
 
-// lines calls take with each line, without its end, and returns how many bytes were read. Of a source that is too long it takes the lines
-// of blocks that lie evenly in it, the first and the last among them. A line that is longer than maxLine is taken for empty.
+// lines calls take with each line, without its newline, and returns the number of bytes read. Of a file that is too long it reads evenly
+// spaced blocks, including the first and the last. Lines longer than maxLine are passed as empty lines.
 func (s source) lines(ctx context.Context, take func(line []byte)) (read int64, err error) {
 	blocks, length := int64(1), s.size
 	if s.size > s.most {
@@ -40,11 +40,11 @@ func (s source) lines(ctx context.Context, take func(line []byte)) (read int64, 
 	return read, nil
 }
 
-// section takes the whole lines in some bytes of the file; the last one of the file may lack its end.
+// section passes on the complete lines in a part of the file. The last line of the file may lack its newline.
 func (s source) section(ctx context.Context, at, length int64, take func(line []byte)) (read int64, err error) {
 	end := min(at+length, s.size)
 	buffer := make([]byte, 0, readBlock+maxLine)
-	skipping := at > 0 // what is left of a line that began before
+	skipping := at > 0 // skip the rest of a line that began before
 	for at < end {
 		if ctx.Err() != nil {
 			return read, context.Cause(ctx)
@@ -54,7 +54,7 @@ func (s source) section(ctx context.Context, at, length int64, take func(line []
 		if err != nil && !errors.Is(err, io.EOF) {
 			return read, err
 		}
-		if n == 0 { // it has become shorter
+		if n == 0 { // the file has become shorter
 			break
 		}
 		buffer, at, read = buffer[:begin+n], at+int64(n), read+int64(n)
@@ -72,7 +72,7 @@ func (s source) section(ctx context.Context, at, length int64, take func(line []
 			}
 			skipping, rest = false, after
 		}
-		if len(rest) > maxLine-1 { // which leaves room for a block behind it
+		if len(rest) > maxLine-1 { // leaves room for another block
 			if !skipping {
 				take(nil)
 			}
@@ -86,20 +86,20 @@ func (s source) section(ctx context.Context, at, length int64, take func(line []
 	return read, nil
 }
 
-// collector makes curves of lines.
+// collector builds curves from lines.
 type collector struct {
 	only     func(name string) bool // nil: all metrics
 	metrics  Metrics
 	curves   []*curve
-	byName   map[string]*curve // nil values: those that are no curves
-	order    []*curve          // of the names of the line before
+	byName   map[string]*curve // nil for names that are not curves
+	order    []*curve          // the curve of each name of the previous line
 	names    []string
-	sections []Section // of the newest, of which dropped came before
+	sections []Section // the newest sections; dropped earlier ones are removed
 	dropped  int
-	stepped  bool // a line had a step
+	stepped  bool // a line with a step has been seen
 	saves    map[int64]save
 
-	// of the line that is read
+	// for the current line
 	attempt, step, resumed, lineSave, lineStall float64
 	time                                        []byte
 	values                                      []lineValue
@@ -135,7 +135,7 @@ func collect(ctx context.Context, s source, only func(name string) bool) (*colle
 
 func (c *collector) text(name, value []byte) {
 	if string(name) == "time" {
-		c.time = value // of the line, which is there until its end
+		c.time = value // in the line's buffer, which is valid until endLine
 	}
 }
 
@@ -163,13 +163,13 @@ func (c *collector) number(name []byte, value float64) {
 	}
 }
 
-// maxFields is up to which of a line's numbers it is remembered what curve it is of.
+// maxFields is the number of a line's fields for which the curve is remembered.
 const maxFields = 100
 
-// know finds the curve of a line's number by its name.
+// know looks up the curve of a field by its name, and remembers it.
 func (c *collector) know(at int, name []byte) {
 	at = min(at, maxFields)
-	key := string(name[:min(len(name), maxName+1)]) // of a longer name, which is left out
+	key := string(name[:min(len(name), maxName+1)]) // enough to recognize a name that is too long and left out
 	found, known := c.byName[key]
 	if !known {
 		found = c.newCurve(key)
@@ -178,7 +178,7 @@ func (c *collector) know(at int, name []byte) {
 	c.order = append(c.order[:min(at, len(c.order))], found)
 }
 
-// newCurve begins the curve of a metric; nil where it is to have none.
+// newCurve starts the curve of a metric. It returns nil if the metric is not drawn.
 func (c *collector) newCurve(name string) *curve {
 	switch {
 	case plain(name):
@@ -199,13 +199,13 @@ func (c *collector) newCurve(name string) *curve {
 	return made
 }
 
-// endLine adds what a line has.
+// endLine adds the values of the current line.
 func (c *collector) endLine() {
 	step, n := int64(c.metrics.Lines), len(c.sections)
 	switch {
 	case math.Abs(c.step) < 1<<53:
 		step, c.stepped = int64(math.Floor(c.step)), true
-	case c.stepped && n > 0: // it belongs to the step before
+	case c.stepped && n > 0: // the line belongs to the step before it
 		step = c.sections[n-1].Last
 	}
 	attempt := 0
@@ -236,7 +236,7 @@ func (c *collector) endLine() {
 	}
 }
 
-// moment is the time of a line; zero: it has none.
+// moment returns the time of a line, or the zero Time if it has none.
 func (c *collector) moment() time.Time {
 	if len(c.time) == 0 {
 		return time.Time{}
@@ -259,7 +259,7 @@ func (c *collector) beginSection(s Section) {
 	c.sections = append(c.sections, s)
 }
 
-// finish makes of the curves what is shown.
+// finish converts the curves to the form that is shown.
 func (c *collector) finish() {
 	kept := int64(math.MaxInt64)
 	for i := len(c.sections) - 1; i >= 0; i-- {

@@ -25,13 +25,13 @@ var pageText string
 //go:embed page.css
 var styles string
 
-// Marker is in the first 200 bytes of each page, and says what it is.
+// Marker is in the first 200 bytes of each page, and identifies it as a report.
 const Marker = `<meta name="generator" content="ddpbatch report">`
 
-// page is what the template is filled with.
+// page is the data of the template.
 type page struct {
 	*Data
-	Marker, Styles any // HTML and CSS of ours
+	Marker, Styles any // our own HTML and CSS
 	Policy         string
 	Facts          []fact
 	Figures        []Figure
@@ -45,21 +45,21 @@ type page struct {
 	SavesNote      string
 }
 
-// fact is a number at the head of the page.
+// fact is a number at the top of the page.
 type fact struct{ Name, Value string }
 
-// attemptRow is an attempt in the table of attempts.
+// attemptRow is a row in the table of attempts.
 type attemptRow struct {
 	*Attempt
 	Bar         template.HTML
 	Kind, Lasts string
 }
 
-// table is that of an array's elements.
+// table is the table of an array's elements.
 type table struct {
 	Heading []string
 	Rows    [][]string
-	More    int // elements that it has no row for
+	More    int // number of elements without a row
 }
 
 // Write writes the page.
@@ -112,7 +112,7 @@ func (p *page) addTimeline() {
 	}
 }
 
-// at is a moment, where the page is made; empty where it is not known.
+// at formats a time in the local time zone. It returns "" for a zero time.
 func (d *Data) at(moment any) string {
 	var t time.Time
 	switch m := moment.(type) {
@@ -129,7 +129,7 @@ func (d *Data) at(moment any) string {
 	return t.In(d.Made.Location()).Format(time.DateTime)
 }
 
-// seconds is a length of time for a person; empty where it is not known.
+// seconds formats a duration for people. It returns "" for nil.
 func seconds(s *float64) string {
 	switch {
 	case s == nil:
@@ -140,10 +140,10 @@ func seconds(s *float64) string {
 	return text.Span(time.Duration(min(*s, 1e9) * float64(time.Second)))
 }
 
-// baseName is the last part of a path.
+// baseName returns the last element of a path.
 func baseName(path string) string { return shown(path[strings.LastIndexByte(path, '/')+1:]) }
 
-// word is a class of the style sheet for a state, as of a job or a checkpoint.
+// word returns the class of the style sheet for the state of a job or checkpoint.
 func word(state string) string {
 	switch state {
 	case "COMPLETED", "committed":
@@ -158,7 +158,7 @@ func word(state string) string {
 	return "wrong"
 }
 
-// facts are the numbers at the head.
+// facts returns the numbers at the top of the page.
 func (d *Data) facts() (all []fact) {
 	add := func(name, value string) {
 		if value != "" {
@@ -198,7 +198,7 @@ func (d *Data) facts() (all []fact) {
 	return all
 }
 
-// last is a metric's newest value; ok: it has one.
+// last returns a metric's newest value. ok is false if it has none.
 func (m *Metrics) last(name string) (value float64, ok bool) {
 	for _, c := range m.Curves {
 		if c.Name != name {
@@ -212,7 +212,7 @@ func (m *Metrics) last(name string) (value float64, ok bool) {
 	return 0, false
 }
 
-// table is for the page.
+// table returns the table for the page.
 func (e *Elements) table() *table {
 	t := &table{Heading: []string{"index"}}
 	for _, column := range e.Columns {
@@ -225,7 +225,7 @@ func (e *Elements) table() *table {
 			break
 		}
 		cells := []string{strconv.Itoa(r.Index)}
-		if r.Index < 0 { // elements that Slurm alone can tell
+		if r.Index < 0 { // elements of which only Slurm knows
 			cells[0] = shown(r.Job)
 		}
 		for _, value := range r.Shown {
@@ -243,7 +243,7 @@ func (e *Elements) table() *table {
 	return t
 }
 
-// Detail is what there is to say of an event, for its row.
+// Detail describes an event, for its row.
 func (d *Data) Detail(e rundir.Event) string {
 	parts := []string{e.Cause, e.Detail}
 	if e.Node != "" {

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// dot is a value to be drawn, with the range that it stands for.
+// dot is a value to draw, with the range that it stands for.
 type dot struct{ x, y, low, high float64 }
 
-// gap stands between dots that no line joins.
+// gap returns a dot that interrupts a line.
 func gap() dot { return dot{x: math.NaN()} }
 
-// line is a row of dots in one colour.
+// line is a series of dots in one color.
 type line struct {
-	class string // of the style sheet: its colour
-	label string // at its end; empty: none
-	lost  bool   // what counts no more
-	band  bool   // from the least to the largest value, too
+	class string // of the style sheet: selects the color
+	label string // at its end; may be empty
+	lost  bool   // these steps do not count
+	band  bool   // draw the range of each dot, too
 	dots  []dot
 }
 
-// rule is a place on the horizontal axis where something begins.
+// rule marks a place on the horizontal axis.
 type rule struct {
 	x     float64
 	label string
@@ -35,7 +35,7 @@ type plot struct {
 	title         string
 	lines         []line
 	rules         []rule
-	bad           []float64 // where values were that cannot be drawn, as NaN
+	bad           []float64 // steps whose values cannot be drawn, such as NaN
 	log           bool
 	percent       bool
 }
@@ -44,10 +44,10 @@ const (
 	plotTop    = 16
 	plotBottom = 22
 	plotLeft   = 46
-	charWidth  = 6.2 // of the page's font at 11 pixels, about
+	charWidth  = 6.2 // approximately, of the page's font at 11 pixels
 )
 
-// draw is the picture; empty where there is nothing to draw.
+// draw returns the picture, or "" if there is nothing to draw.
 func (p plot) draw() template.HTML {
 	x, y, ok := p.scales()
 	if !ok {
@@ -76,7 +76,7 @@ func (p plot) draw() template.HTML {
 	return s.html("plot", p.title)
 }
 
-// scales are those that all dots fit in; ok: there is one.
+// scales returns scales that fit all dots. ok is false if there are none.
 func (p plot) scales() (x, y scale, ok bool) {
 	left, right := math.Inf(1), math.Inf(-1)
 	low, high := math.Inf(1), math.Inf(-1)
@@ -109,7 +109,7 @@ func (p plot) scales() (x, y scale, ok bool) {
 	return x, y, true
 }
 
-// label is a value of the vertical axis.
+// label formats a value of the vertical axis.
 func (p plot) label(value float64) string {
 	if p.percent {
 		return short(value*100) + " %"
@@ -117,7 +117,7 @@ func (p plot) label(value float64) string {
 	return short(value)
 }
 
-// drawRules marks where attempts begin. Where they are close together, not all have their number.
+// drawRules marks the beginnings of attempts. If they are close together, some get no label.
 func (p plot) drawRules(s *svg, x, y scale) {
 	free, before := math.Inf(-1), math.Inf(-1)
 	var d strings.Builder
@@ -162,13 +162,13 @@ func (l line) draw(s *svg, x, y scale) {
 		before = at
 	}
 	if len(l.dots) == 1 {
-		d.WriteString("h.1") // a round cap makes a point of it
+		d.WriteString("h.1") // the round line cap draws a point
 		class += " single"
 	}
 	s.path(class, d.String())
 }
 
-// bandPath goes along the largest values and back along the least.
+// bandPath follows the largest values forward and the smallest values backward.
 func (l line) bandPath(x, y scale) string {
 	if !slices.ContainsFunc(l.dots, func(d dot) bool { return d.low != d.high }) {
 		return ""
@@ -183,7 +183,7 @@ func (l line) bandPath(x, y scale) string {
 	return d.String() + "z"
 }
 
-// drawLabels writes what lines are, at their ends, each in a place of its own.
+// drawLabels writes the labels at the ends of the lines, without overlaps.
 func (p plot) drawLabels(s *svg, x, y scale) {
 	const height = 13
 	type label struct {
@@ -213,7 +213,7 @@ func (p plot) drawLabels(s *svg, x, y scale) {
 	}
 }
 
-// thinned are the places of values on the screen, none so close to the one before that it cannot be seen.
+// thinned returns the positions of values on the screen, without those too close to the previous one to be distinguished.
 func thinned(values []float64, x scale) (places []float64) {
 	for _, value := range values {
 		if at := x.at(value); len(places) == 0 || at-places[len(places)-1] >= 4 {

@@ -16,66 +16,66 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Data is what a report shows; its JSON names are a contract (docs/cli/report.md).
+// Data is the content of a report. Its JSON names are a contract (docs/cli/report.md).
 type Data struct {
 	Made    time.Time         `json:"made"`
-	Version string            `json:"version"` // of the ddpbatch that made it
+	Version string            `json:"version"` // of the ddpbatch that made the report
 	Status  runview.RunStatus `json:"status"`
 	Run     Origin            `json:"run"`
 
 	Attempts    []Attempt            `json:"attempts"` // the newest, oldest first
 	Metrics     Metrics              `json:"metrics"`
-	Steps       *StepTimes           `json:"step_times"` // nil: nobody wrote any
+	Steps       *StepTimes           `json:"step_times"` // nil if none were recorded
 	Checkpoints []Checkpoint         `json:"checkpoints"`
-	Foreign     []checkpoint.Foreign `json:"foreign_saves"` // what the program itself has saved, the newest first
+	Foreign     []checkpoint.Foreign `json:"foreign_saves"` // what the program itself has saved, newest first
 	Goodput     *goodput.Breakdown   `json:"goodput"`
 	Settings    Settings             `json:"settings"`
-	Elements    *Elements            `json:"elements"` // of an array or sweep; nil: it is none
+	Elements    *Elements            `json:"elements"` // of an array or sweep, and otherwise nil
 	Ledger      []rundir.Event       `json:"ledger"`   // the newest, oldest first
 	Earlier     Earlier              `json:"left_out"`
 	Faults      []string             `json:"warnings"` // what could not be read, and why
 
-	known bool // Status is the viewer's
+	known bool // Status comes from the viewer
 }
 
-// Origin is where a run comes from.
+// Origin describes where a run comes from.
 type Origin struct {
-	Name    string    `json:"name"` // the run directory's own
+	Name    string    `json:"name"` // of the run directory
 	Kind    string    `json:"kind"` // as in its spec
 	Created time.Time `json:"created"`
-	Version string    `json:"version"` // of the ddpbatch that made it
+	Version string    `json:"version"` // of the ddpbatch that made the run
 	Nodes   int       `json:"nodes"`
-	Ranks   int       `json:"ranks"`   // that the newest checkpoint or the step times are of; 0: not known
+	Ranks   int       `json:"ranks"`   // from the newest checkpoint or step times; 0 if not known
 	Summary string    `json:"summary"` // what the job does, in one line
 	Source  string    `json:"source"`
 	WorkDir string    `json:"workdir"`
 }
 
-// Earlier counts what is there, and left out of the report.
+// Earlier counts what exists but is left out of the report.
 type Earlier struct {
 	Attempts    int `json:"attempts"`
 	Checkpoints int `json:"checkpoints"`
 	Foreign     int `json:"foreign_saves"`
 	Events      int `json:"events"`
-	Elements    int `json:"elements"` // whose curves are not drawn
+	Elements    int `json:"elements"` // elements whose curves are not drawn
 }
 
 const (
 	maxAttempts    = 200
 	maxCheckpoints = 100
 	maxEvents      = 300
-	maxMessage     = 2000 // bytes of what one event or verdict says
+	maxMessage     = 2000 // bytes of the text of one event or verdict
 )
 
-// Request is what a report is made of.
+// Request says what a report is made from.
 type Request struct {
 	Viewer  *runview.Viewer
 	Version string
 	Log     *slog.Logger
 }
 
-// Of reads a run, or an element of an array. Slurm is asked once for the run's state. What cannot be read is left out, and in Faults.
-// The error is ctx's alone.
+// Of reads a run, or an element of an array. It asks Slurm once for the run's state. What cannot be read is left out and noted in Faults.
+// An error is returned only if ctx ends.
 func (r Request) Of(ctx context.Context, run *rundir.Dir) (*Data, error) {
 	d := &Data{Made: r.Viewer.Now(), Version: r.Version, Faults: []string{}}
 	d.readStatus(ctx, r.Viewer, run)
@@ -103,7 +103,7 @@ func (d *Data) fault(err error) {
 	}
 }
 
-// readStatus asks Slurm, too. Where that cannot be asked, what the run itself has left tells.
+// readStatus also asks Slurm. If that fails, the status comes from the run's files.
 func (d *Data) readStatus(ctx context.Context, viewer *runview.Viewer, run *rundir.Dir) {
 	rows, err := viewer.Statuses(ctx, []*rundir.Dir{run})
 	if err == nil {
@@ -124,7 +124,7 @@ func (d *Data) readStatus(ctx context.Context, viewer *runview.Viewer, run *rund
 	}
 }
 
-// readMetrics returns what the metrics have of checkpoints, by step.
+// readMetrics reads the metrics. It returns what they say about checkpoints, by step.
 func (d *Data) readMetrics(ctx context.Context, run *rundir.Dir) map[int64]save {
 	c, err := collectRun(ctx, run, maxRead, nil)
 	d.fault(err)
@@ -133,7 +133,7 @@ func (d *Data) readMetrics(ctx context.Context, run *rundir.Dir) map[int64]save 
 	return c.saves
 }
 
-// collectRun reads a run's metrics file, most bytes of it at the most.
+// collectRun reads at most most bytes of a run's metrics file.
 func collectRun(ctx context.Context, run *rundir.Dir, most int64, only func(name string) bool) (*collector, error) {
 	none := source{most: most}
 	f, err := run.ReadMetrics()
@@ -154,11 +154,11 @@ func collectRun(ctx context.Context, run *rundir.Dir, most int64, only func(name
 	return c, err
 }
 
-// Checkpoint is one on disk.
+// Checkpoint is a checkpoint on disk.
 type Checkpoint struct {
 	checkpoint.Info
-	Seconds *float64 `json:"save_s"`       // from when it was due until it was durable; nil: the metrics do not say, as with the next
-	Stall   *float64 `json:"save_stall_s"` // how long training stood still
+	Seconds *float64 `json:"save_s"`       // from when it was due until it was durable; nil if the metrics do not say, as for Stall
+	Stall   *float64 `json:"save_stall_s"` // how long training stopped for it
 }
 
 func (d *Data) readCheckpoints(ctx context.Context, log *slog.Logger, run *rundir.Dir, saves map[int64]save) {
@@ -190,7 +190,7 @@ func (d *Data) readCheckpoints(ctx context.Context, log *slog.Logger, run *rundi
 	d.Foreign = append(d.Foreign, foreign[:min(maxCheckpoints, len(foreign))]...)
 }
 
-// readGoodput accounts for the run's time: of one that has ended, or may have, until it was seen last.
+// readGoodput accounts for the run's time, up to when it was last seen if it has ended or may have.
 func (d *Data) readGoodput(run *rundir.Dir) {
 	b, err := new(goodput.Accounts).Of(run, d.Status.Ended || !d.known, d.Made)
 	d.fault(err)
@@ -199,7 +199,7 @@ func (d *Data) readGoodput(run *rundir.Dir) {
 	}
 }
 
-// addRanks says how many ranks the run has, by the newest of what says so.
+// addRanks sets the number of ranks, from the newest source that has it.
 func (d *Data) addRanks() {
 	if d.Steps != nil {
 		d.Run.Ranks = d.Steps.Ranks
@@ -211,5 +211,5 @@ func (d *Data) addRanks() {
 	}
 }
 
-// shown is text from a file, for a person.
+// shown prepares text from a file for display.
 func shown(s string) string { return text.Clean(text.Cut(s, maxMessage)) }

@@ -15,13 +15,13 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Settings are those of a job, without what may be secret.
+// Settings are the settings of a job, with values that may be secret blanked.
 type Settings struct {
 	TOML        string            `json:"toml"` // the keys of the defaults, the job file and --set, as one job file
 	Environment map[string]string `json:"environment"`
 }
 
-// readOrigin takes from the spec where the run comes from.
+// readOrigin reads from the spec where the run comes from.
 func (d *Data) readOrigin(run *rundir.Dir) {
 	spec := run.Spec()
 	d.Run = Origin{
@@ -34,7 +34,7 @@ func (d *Data) readOrigin(run *rundir.Dir) {
 	}
 }
 
-// readSettings reads them as the run was submitted, or resumed with --set.
+// readSettings reads the settings with which the run was submitted, or resumed with --set.
 func (d *Data) readSettings(run *rundir.Dir) {
 	spec := run.Spec()
 	d.Settings = Settings{Environment: map[string]string{}}
@@ -50,7 +50,7 @@ func (d *Data) readSettings(run *rundir.Dir) {
 		d.Settings.Environment[shown(name)] = shown(value)
 	}
 	src, err := run.JobFile()
-	if errors.Is(err, fs.ErrNotExist) { // of a command line
+	if errors.Is(err, fs.ErrNotExist) { // a run started by a command line
 		return
 	}
 	d.fault(err)
@@ -60,7 +60,7 @@ func (d *Data) readSettings(run *rundir.Dir) {
 	}
 }
 
-// settingsText is the job file with all that was laid over it and under it, without what may be secret.
+// settingsText returns the job file combined with the defaults and overrides, with values that may be secret blanked.
 func settingsText(spec rundir.Spec, src []byte) (string, error) {
 	var out strings.Builder
 	defaults, err := jobfile.RecordedDefaults(spec.Defaults)
@@ -74,7 +74,7 @@ func settingsText(spec rundir.Spec, src []byte) (string, error) {
 	if err == nil {
 		err = jobfile.WriteTOML(&out, settings, false)
 	}
-	if err != nil { // of text that is not understood nobody knows what is secret
+	if err != nil { // in text that cannot be parsed, secrets cannot be recognized
 		return "", fmt.Errorf("read the job's settings: %w", err)
 	}
 	return out.String(), nil

@@ -16,16 +16,16 @@ const (
 	maxSlow    = 20
 )
 
-// StepTimes is how long the steps of the ranks took, in windows of time.
+// StepTimes holds the durations of the ranks' steps, in windows of time.
 type StepTimes struct {
 	Ranks   int       `json:"ranks"`
 	Windows []Window  `json:"windows"`
-	Rows    []RankRow `json:"rows"`       // a row for each rank, or, of many, for a host or several
-	Slow    []Slow    `json:"stragglers"` // the slowest first
-	Busy    bool      `json:"busy"`       // the rows count a step without its waiting for other ranks, where it is known
+	Rows    []RankRow `json:"rows"`       // one row per rank, or, for many ranks, per host or group of hosts
+	Slow    []Slow    `json:"stragglers"` // slowest first
+	Busy    bool      `json:"busy"`       // a step counts without its waiting for other ranks, if that is known
 }
 
-// Window is what one window, or several that lie side by side, has of all ranks: seconds a step.
+// Window holds the seconds per step of all ranks in one or several consecutive windows.
 type Window struct {
 	Time    time.Time `json:"time"` // its end
 	Attempt int       `json:"attempt"`
@@ -35,20 +35,20 @@ type Window struct {
 	Slowest float64   `json:"slowest_s"`
 }
 
-// RankRow is how slow a rank, or some, was in each window.
+// RankRow says how slow one or several ranks were in each window.
 type RankRow struct {
 	First int    `json:"first_rank"`
 	Last  int    `json:"last_rank"`
-	Host  string `json:"host"` // of the first
-	// by the median of all ranks: 1 is as slow as that; of several ranks or windows the largest; 0: not known
+	Host  string `json:"host"` // of the first rank
+	// Times is relative to the median of all ranks, which is 1; of several ranks or windows it is the largest; 0 if not known.
 	Times []float64 `json:"times"`
 }
 
 // Slow is a straggler.
 type Slow struct {
 	rundir.Straggler
-	Windows int   `json:"windows"` // in how many it was one
-	Of      int   `json:"of"`      // windows in all
+	Windows int   `json:"windows"` // number of windows in which it was one
+	Of      int   `json:"of"`      // number of all windows
 	First   int64 `json:"first_step"`
 	Last    int64 `json:"last_step"`
 }
@@ -80,8 +80,8 @@ func stepTimesOf(lines []rundir.StepTimes) *StepTimes {
 	return s
 }
 
-// rowsOf deals ranks out to rows: one each, or as many as makes them few enough, those of one host together where there are not too many
-// hosts.
+// rowsOf distributes ranks to rows: one each, or as many per row as keeps the number of rows small. Ranks of one host stay together if
+// there are not too many hosts.
 func rowsOf(ranks int, hosts []string) (rows []RankRow) {
 	host := func(rank int) string {
 		if rank < len(hosts) {
@@ -110,11 +110,11 @@ func rowsOf(ranks int, hosts []string) (rows []RankRow) {
 	return fewer
 }
 
-// addWindow adds one for several lines.
+// addWindow adds one window for several lines.
 func (s *StepTimes) addWindow(lines []rundir.StepTimes) {
 	newest := lines[len(lines)-1]
 	w := Window{Time: newest.Time, Attempt: newest.Attempt, Step: newest.Step, Fastest: math.Inf(1)}
-	slowest := make([]float64, s.Ranks) // by the median
+	slowest := make([]float64, s.Ranks) // the line with the largest median
 	for _, line := range lines {
 		median := medianOf(line.StepS)
 		w.Median += median / float64(len(lines))
@@ -140,7 +140,7 @@ func (s *StepTimes) addWindow(lines []rundir.StepTimes) {
 	}
 }
 
-// busyTimes are the ranks' steps without their waiting for each other, as a straggler has all of them wait.
+// busyTimes returns the ranks' step times without their waiting for each other, because all ranks wait for a straggler.
 func busyTimes(line rundir.StepTimes) []float64 {
 	if line.CommS == nil {
 		return line.StepS
@@ -152,7 +152,7 @@ func busyTimes(line rundir.StepTimes) []float64 {
 	return busy
 }
 
-// medianOf is that of the values that are known; 0: none is.
+// medianOf returns the median of the known values, or 0 if there are none.
 func medianOf(values []float64) float64 {
 	var known []float64
 	for _, value := range values {
@@ -167,7 +167,7 @@ func medianOf(values []float64) float64 {
 	return known[(len(known)-1)/2]
 }
 
-// slowIn are the stragglers that lines name.
+// slowIn returns the stragglers that lines name.
 func slowIn(lines []rundir.StepTimes) []Slow {
 	type key struct {
 		rank int
@@ -202,7 +202,7 @@ func slowIn(lines []rundir.StepTimes) []Slow {
 	return slow[:min(len(slow), maxSlow)]
 }
 
-// String says who it is, and when it was slow.
+// String says which rank was slow, and when.
 func (s Slow) String() string {
 	return fmt.Sprintf("%s, in %d of %d windows, from step %s to %s", s.Straggler, s.Windows, s.Of, commas(s.First), commas(s.Last))
 }

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// svg is a picture that is drawn. Its colours are classes of the page's style sheet, which has them for light and dark. All text that comes
-// from elsewhere goes through text and title.
+// svg is a picture. Its colors are classes of the page's style sheet, which has light and dark ones. All text from other sources must go
+// through text and title.
 type svg struct {
 	width, height float64
 	out           strings.Builder
 }
 
-// html is the whole picture; label says what is in it to who cannot see it.
+// html returns the whole picture. label describes it for people who cannot see it.
 func (s *svg) html(class, label string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
 		class, px(s.width), px(s.height), html.EscapeString(label), s.out.String()))
 }
 
-// px is a length for SVG: a tenth of a pixel is what a screen shows.
+// px formats a length for SVG, in tenths of a pixel, which is what a screen can show.
 func px(x float64) string {
-	if math.IsNaN(x) || math.Abs(x) > 1e6 { // what cannot be drawn
+	if math.IsNaN(x) || math.Abs(x) > 1e6 { // it cannot be drawn
 		x = 0
 	}
 	return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64)
@@ -40,7 +40,7 @@ func (s *svg) line(class string, x1, y1, x2, y2 float64) {
 	s.path(class, "M"+px(x1)+" "+px(y1)+"L"+px(x2)+" "+px(y2))
 }
 
-// rect draws a bar; title, unless it is empty, is shown where a pointer rests on it.
+// rect draws a bar. A title that is not empty is shown when a pointer rests on the bar.
 func (s *svg) rect(class string, x, y, width, height float64, title string) {
 	fmt.Fprintf(&s.out, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"`, class, px(x), px(y), px(width), px(height))
 	if title == "" {
@@ -50,7 +50,7 @@ func (s *svg) rect(class string, x, y, width, height float64, title string) {
 	fmt.Fprintf(&s.out, "><title>%s</title></rect>", html.EscapeString(title))
 }
 
-// text writes text that begins, ends or has its middle at x: its class says which.
+// text writes text that begins at x, ends there, or is centered there, depending on its class.
 func (s *svg) text(class string, x, y float64, text string) {
 	fmt.Fprintf(&s.out, `<text class="%s" x="%s" y="%s">%s</text>`, class, px(x), px(y), html.EscapeString(text))
 }
@@ -62,7 +62,7 @@ type scale struct {
 	log       bool
 }
 
-// newScale is one that has room for values from low to high.
+// newScale returns a scale with room for values from low to high.
 func newScale(low, high float64, log bool) scale {
 	s := scale{low: low, high: high, log: log}
 	switch room := (high/2 - low/2) * 0.08; {
@@ -81,7 +81,7 @@ func newScale(low, high float64, log bool) scale {
 	return s
 }
 
-// at is where a value lies. Halves are taken so that no difference is too large.
+// at returns the position of a value. It halves the values so that no difference overflows.
 func (s scale) at(value float64) float64 {
 	low, high := s.low, s.high
 	if s.log {
@@ -93,7 +93,7 @@ func (s scale) at(value float64) float64 {
 	return s.from + (value/2-low/2)/(high/2-low/2)*(s.to-s.from)
 }
 
-// ticks are round values in the scale, some n of them.
+// ticks returns about n round values in the scale.
 func (s scale) ticks(n int) (list []float64) {
 	if s.log {
 		return s.logTicks(n)
@@ -122,13 +122,13 @@ func (s scale) ticks(n int) (list []float64) {
 	return list
 }
 
-// closest is the value without what rounding has added to its digits.
+// closest removes from a value what rounding has added to its digits.
 func closest(value float64) float64 {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 12, 64), 64)
 	return rounded
 }
 
-// logTicks are powers of ten, and where there are few, their double and their fivefold.
+// logTicks returns powers of ten and, if there are few, also two and five times these.
 func (s scale) logTicks(n int) (list []float64) {
 	first, last := math.Floor(math.Log10(s.low)), math.Ceil(math.Log10(s.high))
 	each := max(1, math.Ceil((last-first)/float64(n)))
@@ -146,7 +146,7 @@ func (s scale) logTicks(n int) (list []float64) {
 	return list
 }
 
-// short is a number for an axis or a table: 0.05, 1.234, 250k, 1e-06.
+// short formats a number for an axis or a table: 0.05, 1.234, 250k, 1e-06.
 func short(value float64) string {
 	size := math.Abs(value)
 	switch {
@@ -162,13 +162,13 @@ func short(value float64) string {
 	return strconv.FormatFloat(closest4(value), 'f', -1, 64)
 }
 
-// closest4 is the value in four digits.
+// closest4 rounds a value to four digits.
 func closest4(value float64) float64 {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 4, 64), 64)
 	return rounded
 }
 
-// commas is a whole number in groups of three digits.
+// commas formats an integer in groups of three digits.
 func commas(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	sign := ""
