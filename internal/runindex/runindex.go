@@ -13,11 +13,11 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Index is the folder with the links; empty: there is no index.
+// Index is the path of the directory with the links. If it is empty there is no index.
 type Index string
 
-// Folder is a user's index, by the variables that lookup finds: ddpbatch/runs below XDG_STATE_HOME where that is an absolute path (the XDG
-// specification has others passed over), else below .local/state of HOME; empty without either.
+// Folder returns a user's index according to the variables that lookup finds: ddpbatch/runs below XDG_STATE_HOME if that is an absolute
+// path (the XDG specification says to ignore others), or else below .local/state of HOME. It returns "" if neither is set.
 func Folder(lookup func(string) (string, bool)) Index {
 	if state, _ := lookup("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return Index(filepath.Join(state, "ddpbatch", "runs"))
@@ -28,7 +28,7 @@ func Folder(lookup func(string) (string, bool)) Index {
 	return ""
 }
 
-// Add has the index lead to a run. A run of the same name elsewhere, which only a copy has, is replaced.
+// Add adds a run to the index. It replaces a run of the same name elsewhere, since only copies of a run have the same name.
 func (x Index) Add(run *rundir.Dir) error {
 	if x == "" {
 		return nil
@@ -57,11 +57,12 @@ func (x Index) add(path string) error {
 	return os.Symlink(path, link)
 }
 
-// kept is for how long the index leads to a run whose folder is gone together with the one around it: that may be of a file system which
-// this machine does not have, or not now.
+// kept is how long the index keeps a run whose directory has disappeared together with its parent directory: the file system may not be
+// mounted on this machine, or not now.
 const kept = 30 * 24 * time.Hour
 
-// Runs opens the runs of the index, in no order, and drops the links to runs that are gone. Runs that cannot be opened are left out.
+// Runs opens the runs of the index, in no particular order, and removes the links to runs that no longer exist. Runs that cannot be opened
+// are left out.
 func (x Index) Runs(now time.Time) (runs []*rundir.Dir, err error) {
 	if x == "" {
 		return nil, nil
@@ -75,15 +76,15 @@ func (x Index) Runs(now time.Time) (runs []*rundir.Dir, err error) {
 	return slices.DeleteFunc(runs, func(run *rundir.Dir) bool { return run == nil }), nil
 }
 
-// open opens the run that a link leads to; nil: it cannot be opened.
+// open opens the run that a link points to. It returns nil if that cannot be opened.
 func open(link string, now time.Time) *rundir.Dir {
 	path, err := os.Readlink(link)
 	if err != nil || !filepath.IsAbs(path) {
-		return nil // nothing of ours
+		return nil // not one of our links
 	}
 	run, err := rundir.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && isGone(link, path, now) {
-		_ = os.Remove(link) // at the next look, where it fails
+		_ = os.Remove(link) // if this fails, the next look tries again
 	}
 	if err != nil {
 		return nil
@@ -91,7 +92,7 @@ func open(link string, now time.Time) *rundir.Dir {
 	return run
 }
 
-// isGone reports whether the run at path, which is not there, will not be there again.
+// isGone reports whether the run at path, which does not exist, will not reappear.
 func isGone(link, path string, now time.Time) bool {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return false
