@@ -1,4 +1,4 @@
-// Package resume runs again a run that has ended. It makes sure that the run has no job any more, and decides what its job is with further
-// overrides, whether that fits its checkpoints, from which attempt on it begins anew where that is asked for, and whether there is anything
-// left to do.
+// Package resume submits a run again that has ended. It makes sure that the run has no job any more. It decides what the job is with
+// further overrides, whether that fits the run's checkpoints, from which attempt on it starts without a checkpoint if that is requested,
+// and whether anything is left to do.
 package resume

@@ -12,7 +12,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// moreToDo reports whether sets may give a finished run something to do: they change what is trained or run, not only where.
+// moreToDo reports whether sets may give a finished run something to do: that is, whether they change what is trained or run, and not only
+// where.
 func moreToDo(run *rundir.Dir, sets []string) bool {
 	job, err := jobfile.OfRun(run)
 	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
@@ -24,8 +25,8 @@ func moreToDo(run *rundir.Dir, sets []string) bool {
 	}))
 }
 
-// describeFinished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on. path
-// is the run as a person would type it.
+// describeFinished says that a run has nothing left to do, and how to continue it all the same. words, the arguments after --, are an
+// error. path is the run as a user would type it.
 func describeFinished(run *rundir.Dir, path string, sets, words []string) (string, error) {
 	job, err := jobfile.OfRun(run)
 	if err != nil {
@@ -37,7 +38,7 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 		if err != nil {
 			return "", err
 		}
-		// That all of the last epoch is trained the metrics do not tell.
+		// The metrics do not say whether the last epoch was completed.
 		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, 0
 		if m.Epoch != nil {
 			epochs = *m.Epoch
@@ -46,18 +47,18 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 			epochs++
 		}
 		more := job.MoreTraining(m.Step, epochs, early)
-		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(path), strings.Join(more, " --set "))
+		hint = fmt.Sprintf("; to train further: ddpbatch resume %s --set %s", slurm.ShellQuote(path), strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {
-		return "", usage.Errorf("%s is finished, so that nothing is run with %q%s", job.Name, redact.Text(words[0]), hint)
+		return "", usage.Errorf("%s is finished, so %q has no effect%s", job.Name, redact.Text(words[0]), hint)
 	}
 	if len(sets) > 0 {
-		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", redact.Text(sets[0]), hint)
+		hint = fmt.Sprintf(", and --set %s gives it nothing more to do%s", redact.Text(sets[0]), hint)
 	}
 	return job.Name + " is finished" + hint, nil
 }
 
-// trainedSoFar are the newest metrics of a run; of an array, those of its first element, which stands for all of them.
+// trainedSoFar returns the newest metrics of a run. For an array these are the metrics of its first element, which stands for all of them.
 func trainedSoFar(run *rundir.Dir) (rundir.Metrics, error) {
 	m, ok, err := run.LastMetrics()
 	if ok || err != nil {

@@ -18,8 +18,8 @@ import (
 	"ddpbatch/trainer"
 )
 
-// override is the run's job, with sets over what is kept of those that it was started with; the
-// spec is rewritten to hold them, and simulate's flags. It also returns what the job file asks for in vain.
+// override returns the run's job with sets applied after kept, the overrides that remain from its start. It writes these and simulate's
+// flags to the spec. It also returns warnings about keys of the job file that have no effect.
 func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, []jobfile.Fault, error) {
 	spec := run.Spec()
 	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
@@ -81,19 +81,19 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	return job, warnings, err
 }
 
-// checkSwept refuses to change what the elements of a sweep are: by their numbers they have begun, and are resumed.
+// checkSwept rejects changes to the elements of a sweep, which have begun under their numbers and are resumed under them.
 func checkSwept(sets []string) error {
 	for _, set := range sets {
 		if key := jobfile.SetKey(set); key == "sweep" || strings.HasPrefix(key, "sweep.") && key != "sweep.parallel" {
 			return &usage.Error{
-				Message: "--set " + key + ": the elements of a sweep are what they were when it was submitted", Hint: "submit another one",
+				Message: "--set " + key + ": the elements of a submitted sweep cannot be changed", Hint: "submit another sweep",
 			}
 		}
 	}
 	return nil
 }
 
-// asksAnew reports whether sets have a word about checkpoint.resume.
+// asksAnew reports whether sets change checkpoint.resume.
 func asksAnew(sets []string) bool {
 	return slices.ContainsFunc(sets, func(set string) bool {
 		key := jobfile.SetKey(set)
@@ -101,9 +101,9 @@ func asksAnew(sets []string) bool {
 	})
 }
 
-// anewFrom is the attempt from which on the run begins anew where checkpoint.resume says "never", and that of each element of an array: the
-// next one, where that is asked for now, or else what it was. So it holds once each time that it is asked for: of an array once for each
-// element, as they count their attempts themselves; and where run is one element, for that alone.
+// anewFrom returns the attempt from which on the run ignores earlier checkpoints if checkpoint.resume is "never", and the same for each
+// element of an array. That is the next attempt if sets request it now, and otherwise the earlier value. So each request holds once: for an
+// array once for each element, since each counts its own attempts; and if run is one element, only for that.
 func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, err error) {
 	anew, elements = run.Spec().Anew, maps.Clone(run.Spec().AnewElements)
 	if !asksAnew(sets) {
@@ -134,8 +134,8 @@ func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, e
 	return anew, elements, nil
 }
 
-// moreFrom tells from which attempt on each element of an array has run with what sets give even finished ones to do: the job may end, or
-// be cancelled, before all of them have begun.
+// moreFrom returns, for each element of an array, the first attempt that runs with sets that give even finished elements something to do.
+// It is recorded because the job may end, or be canceled, before all elements have begun.
 func moreFrom(run *rundir.Dir, sets []string) (map[int]int, error) {
 	more := maps.Clone(run.Spec().MoreElements)
 	if _, isElement := run.Index(); isElement || !moreToDo(run, sets) {
@@ -156,8 +156,8 @@ func moreFrom(run *rundir.Dir, sets []string) (map[int]int, error) {
 	return more, err
 }
 
-// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be
-// read here, or is on a node's own disk, the nodes compare.
+// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. Checkpoints that
+// cannot be read here, or are on a node's own disk, are compared on the nodes.
 func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog.Logger) error {
 	if !job.Builtin() || job.Checkpoint.Resume != "auto" {
 		return nil
@@ -180,7 +180,7 @@ func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog
 			continue
 		}
 		err = trainer.Fits(own.Train, newest)
-		newest.Close() // it was only read
+		newest.Close() // its information suffices
 		if errors.Is(err, trainer.ErrMismatch) {
 			return fmt.Errorf("resume from %s: %w", newest.Info().Path, err)
 		}
@@ -188,8 +188,8 @@ func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog
 	return ctx.Err()
 }
 
-// checkAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again.
-// path is the run as a person would type it.
+// checkAnew refuses to run only some elements of an array with a new checkpoint.resume: the others would ignore their checkpoints whenever
+// they are run next. path is the run as a user would type it.
 func checkAnew(path string, sets, words []string) error {
 	narrows := func(word string) bool {
 		return word == "--array" || strings.HasPrefix(word, "--array=") || strings.HasPrefix(word, "-a")
@@ -198,7 +198,7 @@ func checkAnew(path string, sets, words []string) error {
 		return nil
 	}
 	return &usage.Error{
-		Message: "--set checkpoint.resume holds for every element of the array, and --array runs only some of them now",
+		Message: "--set checkpoint.resume applies to every element of the array, but --array runs only some of them now",
 		Hint:    "for one element: ddpbatch resume " + slurm.ShellQuote(path+"/tasks/INDEX") + " --set checkpoint.resume=never",
 	}
 }

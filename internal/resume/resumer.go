@@ -16,20 +16,21 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Resumer runs again a run that has ended.
+// Resumer submits a run again that has ended.
 type Resumer struct {
 	Env   submission.Env
 	View  *runview.Viewer
-	Warn  func([]jobfile.Fault)                                          // tells what the job file asks for in vain
+	Warn  func([]jobfile.Fault)                                          // about keys of the job file without effect
 	Write func(run *rundir.Dir, job *jobfile.Job, sbatch []string) error // renders the batch script into the run directory
 
 	Sets  []string // --set
-	Words []string // behind --: for sbatch, or of a simulated run for simulate
+	Words []string // arguments after --: for sbatch, or for simulate if the run is simulated
 
-	finished []int // elements of an array that have nothing left to do, as Check has found
+	finished []int // elements of an array that have nothing left to do, found by Check
 }
 
-// Claim keeps other commands from submitting a run until release is called. Where a process that simulates it has the claim, it says so.
+// Claim keeps other commands from submitting a run until release is called. If a process that simulates the run has the claim, the error
+// says so.
 func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), claim *rundir.Claim, err error) {
 	release, claim, err = r.Env.Claim(run, rundir.EventResume)
 	if errors.As(err, new(*usage.Error)) {
@@ -40,8 +41,8 @@ func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), c
 	return release, claim, err
 }
 
-// Check refuses a run that has not ended, and words and settings that do not go with it. Where the run has nothing left to do, it returns
-// the sentence that says so.
+// Check returns an error if the run has not ended, or if words or settings do not fit it. If the run has nothing left to do, it returns a
+// sentence that says so.
 func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, err error) {
 	if err := checkSwept(r.Sets); err != nil {
 		return "", err
@@ -63,8 +64,8 @@ func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, 
 	return "", checkAnew(path, r.Sets, r.Words)
 }
 
-// status is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is recorded first,
-// and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
+// status returns the status of a run that is to be submitted again. It first records the outcome of the newest submission if no process has
+// done so. Slurm must know no other job of the run's script; if Slurm does not answer, nothing is submitted.
 func (r *Resumer) status(ctx context.Context, run *rundir.Dir) (runview.RunStatus, error) {
 	s, err := submission.Newest(ctx, run, true, submission.AskUserJobs(r.Env.Slurm))
 	if err != nil {
@@ -78,7 +79,7 @@ func (r *Resumer) status(ctx context.Context, run *rundir.Dir) (runview.RunStatu
 	case err != nil:
 		return row, err
 	case s.Asked != nil && (s.Open != nil || row.Ended && !row.Finished()):
-		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.Asked)
+		return row, fmt.Errorf("find out whether the run still has a job: %w", s.Asked)
 	case !row.Ended:
 		return row, nil
 	case s.Alive != nil:
@@ -91,8 +92,8 @@ func notEnded(what, name string) error {
 	return usage.Errorf("%s; wait for its end, or cancel it: ddpbatch cancel %s", what, slurm.ShellQuote(name))
 }
 
-// Left are the elements of a run's array that are to be run, after Check: those that have not done what they were to do. nil: all, or it
-// is no array.
+// Left returns the elements of a run's array that have not finished, after Check. It returns nil if all are to run, or if the run is not an
+// array.
 func (r *Resumer) Left(job *jobfile.Job) []int {
 	array, err := job.Array()
 	if err != nil || array == nil || len(r.finished) == 0 {
@@ -108,24 +109,24 @@ func (r *Resumer) Left(job *jobfile.Job) []int {
 	return left
 }
 
-// Job is the run's job with the settings of now over those of before.
+// Job returns the run's job with the new settings applied after the earlier ones.
 func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error) {
 	spec := run.Spec()
 	return r.SimulatedJob(ctx, run, spec.Sets, r.Sets, spec.Pretend)
 }
 
-// SimulatedJob is Job for a simulated run: kept is what stays of the settings of before, and pretend are simulate's flags.
+// SimulatedJob is Job for a simulated run. kept are the earlier settings that remain, and pretend are simulate's flags.
 func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
 	job, warnings, err := override(ctx, run, kept, sets, pretend)
 	r.Warn(warnings)
 	return job, err
 }
 
-// ArrayWords are the words by which sbatch is asked, after Check, for one element of an array, or for those that are left; none where
-// all of the array runs, or there is none.
+// ArrayWords returns the arguments that make sbatch run one element of an array, or the elements that are left, after Check. It returns
+// none if the whole array runs, or if there is none.
 func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
 	if run.Spec().ArraySize > 0 {
-		return nil // each of its pieces has its own
+		return nil // each piece has its own arguments
 	}
 	if index, ok := run.Index(); ok {
 		return []string{"--array=" + strconv.Itoa(index)}
@@ -138,7 +139,8 @@ func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
 	return nil
 }
 
-// Pieces are the arrays, after Check, by which a sweep that is several is run again, or one element of it; none: it is one.
+// Pieces returns the arrays by which a sweep that consists of several arrays is run again, or one element of it, after Check. It returns
+// none if the sweep is one array.
 func (r *Resumer) Pieces(run *rundir.Dir, job *jobfile.Job) ([]submission.Piece, error) {
 	size := run.Spec().ArraySize
 	array, err := job.Array()
@@ -153,8 +155,8 @@ func (r *Resumer) Pieces(run *rundir.Dir, job *jobfile.Job) ([]submission.Piece,
 	return submission.Pieces(*array, size)
 }
 
-// clustersOf are the clusters that sbatch may submit a run to again. Elements of an array may be several jobs of one run, whose cluster is
-// one: an array stays where it is.
+// clustersOf returns the clusters that sbatch may submit a run to again. The elements of an array may be several jobs of one run, which has
+// only one cluster, so an array stays on its cluster.
 func clustersOf(run *rundir.Dir, job *jobfile.Job) (string, error) {
 	asked, on := job.Clusters(), run.Cluster()
 	array, _ := job.Array()
@@ -169,8 +171,8 @@ func clustersOf(run *rundir.Dir, job *jobfile.Job) (string, error) {
 		asked, slurm.JobID{ID: id, Cluster: on})
 }
 
-// Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
-// array, or those that are left, it is the array that is submitted: for these alone; of a chain there is an id for each link.
+// Submit submits a claimed and checked run to Slurm. It returns the job and its IDs in Slurm; a chain has one for each link. Of an array it
+// submits only the one element, or the elements that are left.
 func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, ids []string, err error) {
 	if err := submission.CheckClaim(claim); err != nil {
 		return nil, nil, err
@@ -179,8 +181,8 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	if job, err = r.Job(ctx, run); err != nil {
 		return nil, nil, err
 	}
-	undo := func(err error) error { // what was not submitted is not asked for again
-		if len(r.Sets) == 0 || submission.CheckClaim(claim) != nil { // else the spec may be another command's by now
+	undo := func(err error) error { // settings that were not submitted must not stay in the spec
+		if len(r.Sets) == 0 || submission.CheckClaim(claim) != nil { // without the claim the spec may belong to another command
 			return err
 		}
 		return errors.Join(err, run.WriteSpec(before))
@@ -195,7 +197,7 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 		}
 	}
 	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, slices.Concat(r.ArrayWords(run, job), r.Words)
-	whole := run.Whole() // whose the script is
+	whole := run.Whole() // the script belongs to the whole run
 	if index, ok := run.Index(); ok {
 		resumed.Element = &index
 	} else if left := r.Left(job); left != nil {
@@ -218,9 +220,10 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	case err == nil:
 		return job, ids, nil
 	case errors.Is(err, rundir.ErrClaimLost):
-		return nil, nil, err // the run is another command's to submit: nothing of it is undone
+		return nil, nil, err // another command submits the run: nothing may be undone
 	case submission.NotSubmitted(err):
 		return nil, nil, undo(err)
 	}
-	return nil, nil, fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(whole.Path()))
+	return nil, nil, fmt.Errorf("%w; Slurm may have accepted the job nevertheless: check with ddpbatch status %s", err,
+		slurm.ShellQuote(whole.Path()))
 }

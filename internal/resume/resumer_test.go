@@ -90,11 +90,11 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 			says: "job 13 is still RUNNING", misused: true},
 		"finished, and more to do": {done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.command=[\"false\"]"}},
 		"finished, and words": {
-			done: true, queue: []string{"12 COMPLETED"}, words: []string{"--qos=x"}, says: "nothing is run with \"--qos=x\"", misused: true,
+			done: true, queue: []string{"12 COMPLETED"}, words: []string{"--qos=x"}, says: "\"--qos=x\" has no effect", misused: true,
 		},
 		"finished, and nothing to do": {
 			done: true, queue: []string{"12 COMPLETED"}, sets: []string{"slurm.nodes=2"},
-			finished: "x is finished, and --set slurm.nodes=2 gives it nothing to do",
+			finished: "x is finished, and --set slurm.nodes=2 gives it nothing more to do",
 		},
 
 		"anew, and some elements alone": {
@@ -148,7 +148,7 @@ func TestSubmitGivesBackWhatSlurmRefused(t *testing.T) {
 		"refused": {sbatch: "echo 'Invalid partition' >&2; exit 1", says: "Invalid partition", nodes: 1},
 		"perhaps taken": {
 			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", nodes: 2,
-			says: "Slurm may have taken the job all the same: ddpbatch status ",
+			says: "Slurm may have accepted the job nevertheless: check with ddpbatch status ",
 		},
 		"no script": {
 			prepare: func(_ *world, r *Resumer) {
@@ -194,7 +194,7 @@ func TestSubmitGivesBackWhatSlurmRefused(t *testing.T) {
 					code = coded.Code
 				}
 			}
-			perhaps := strings.Contains(said, "may have taken")
+			perhaps := strings.Contains(said, "may have accepted")
 			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") ||
 				perhaps != (name == "perhaps taken") || code != test.code {
 				t.Errorf("exit code %d: %s", code, said)
@@ -418,7 +418,7 @@ func TestResumeKeepsASweep(t *testing.T) {
 	for _, set := range []string{"sweep={}", "sweep.seed=1-9", "sweep.mode=zip"} {
 		_, err := newWorld(t, "slurm").resumer([]string{set}, nil).Check(t.Context(), nil)
 		if _, misused := errors.AsType[*usage.Error](err); !misused ||
-			!strings.Contains(err.Error(), "what they were when it was submitted") {
+			!strings.Contains(err.Error(), "cannot be changed") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
