@@ -295,7 +295,7 @@ func TestRootCancelsAndStartsNothing(t *testing.T) {
 			t.Errorf("%s: %s", command, out)
 		}
 	}
-	if out, code := l.as(0, l.program, "resume", "500"); code != 2 || !strings.Contains(out, "belongs to user 4242, and this is user 0") {
+	if out, code := l.as(0, l.program, "resume", "500"); code != 2 || !strings.Contains(out, "belongs to user 4242, and this command") {
 		t.Errorf("resume by root ended with %d, want 2:\n%s", code, out)
 	}
 	if calls := l.calls(); calls != "" {

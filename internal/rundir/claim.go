@@ -23,11 +23,11 @@ const (
 	claimName  = "claim.json"
 	maxClaim   = 4 << 10 // bytes
 
-	claimHeartbeat = 10 * time.Second // how often who holds a claim shows that it lives
-	claimExpiry    = 2 * time.Minute  // a claimant of another machine that has not done so for so long is dead
+	claimHeartbeat = 10 * time.Second // how often the holder of a claim shows that it is alive
+	claimExpiry    = 2 * time.Minute  // a claimant on another machine is dead if it has not done so for this long
 )
 
-// Claimant is the process that may submit a run, or remove it: claims/<n>/claim.json.
+// Claimant is the process that may submit or remove a run: claims/<n>/claim.json.
 type Claimant struct {
 	proc.Identity
 	Host  string    `json:"host"`
@@ -41,10 +41,10 @@ func (c Claimant) String() string {
 	return fmt.Sprintf("%s by process %d on %s, begun %s", c.Doing, c.PID, c.Host, c.Since.Format("2006-01-02 15:04:05"))
 }
 
-// HeldError: another process has the claim: it is about to submit the run, or to remove it.
+// HeldError means that another process has the claim, because it is about to submit or remove the run.
 type HeldError struct {
 	Claimant
-	Known bool // the process lives on this machine; else it was alive within the last two minutes
+	Known bool // the process lives on this machine; if false, it was alive within the last two minutes
 }
 
 func (e *HeldError) Error() string {
@@ -55,10 +55,10 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimExpiry)
 }
 
-// Claim is the right to submit a run, or to remove it. Of all processes that share the file system one has it: from before it checks that
-// no job of the run goes on, until it has recorded the new job's id.
+// Claim is the right to submit or remove a run. Of all processes that share the file system only one has it: from before it checks that no
+// job of the run is left, until it has recorded the new job's ID.
 type Claim struct {
-	Dead *Claimant // who had it before and was killed; nil: nobody
+	Dead *Claimant // the previous holder, if it was killed; otherwise nil
 
 	d         *Dir
 	n         int
@@ -67,10 +67,10 @@ type Claim struct {
 	heartbeat sync.WaitGroup
 }
 
-// Claim takes the claim of the run that d is, or belongs to; a [*HeldError] tells who has it. Locks of the file system would not do: on
-// many clusters they hold on one machine alone. So claims are numbered folders, of which the highest counts. Each is put together under
-// another name and renamed into place, which fails where there is one already, on NFS, too. None is removed, as a number must not come
-// twice.
+// Claim takes the claim of the run that d is or belongs to. If another process has it, the error is a [*HeldError]. File locks are not used
+// because on many clusters they work only within one machine. Instead, claims are numbered directories, of which the highest counts. Each
+// is created under another name and renamed, which fails if the number exists, also on NFS. Claims are never removed, because a number must
+// not be used twice.
 func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 	own := Claimant{Host: host, Doing: doing, Since: now, Nonce: rand.Text()}
 	var err error
@@ -88,22 +88,22 @@ func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 	return c, nil
 }
 
-// take puts this claimant behind the newest claim, where that is not held any more.
+// take puts this claim after the newest one, if that is no longer held.
 func (c *Claim) take() error {
 	claims := filepath.Join(c.d.path, claimsName)
 	temp := filepath.Join(claims, ".new-"+c.own.Nonce)
-	for _, path := range []string{claims, temp} { // that the run's owner has opened claims to others is no fault
+	for _, path := range []string{claims, temp} { // the run's owner may have made claims accessible to others
 		if err := vfs.PrivateDir(c.d.system(), path); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, vfs.ErrExposed) {
 			return err
 		}
 	}
-	defer os.RemoveAll(temp) // where it has got its name, there is nothing left of it
+	defer os.RemoveAll(temp) // nothing is left of it if it was renamed
 	newest, err := c.d.newestClaim()
 	if err != nil {
 		return err
 	}
 	for c.n = newest; ; c.n++ {
-		// The file is written again each time: its time is the file server's own, with which that of the newest claim is compared.
+		// Write the file again each time: its time, by the file server's clock, is compared with that of the newest claim.
 		if err := writeClaim(temp, c.own); err != nil {
 			return err
 		}
@@ -117,25 +117,25 @@ func (c *Claim) take() error {
 	}
 }
 
-// put gives the folder temp the number n; false where that is taken.
+// put renames the directory temp to claim n. It returns false if that number is taken.
 func (c *Claim) put(temp string, n int) (bool, error) {
 	return c.d.takeNumber(temp, c.d.claimPath(n), func() error {
 		there, info, err := c.d.claimant(n)
-		if info != nil && there.Nonce != c.own.Nonce { // also where it is no JSON
+		if info != nil && there.Nonce != c.own.Nonce { // also if it is not JSON
 			return fs.ErrNotExist
 		}
 		return err
 	})
 }
 
-// checkFree returns a HeldError where claim n is held. dead gets who was killed while it held it.
+// checkFree returns a HeldError if claim n is held. If its holder was killed, dead is set to the holder.
 func (d *Dir) checkFree(n int, temp string, dead **Claimant) error {
 	if n == 0 {
 		return nil
 	}
 	there, info, err := d.claimant(n)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // removed by a person
+	case errors.Is(err, fs.ErrNotExist): // removed by hand
 		return nil
 	case err != nil && info == nil:
 		return err
@@ -158,37 +158,37 @@ func (d *Dir) checkFree(n int, temp string, dead **Claimant) error {
 	return nil
 }
 
-// ErrClaimLost: a process stood still for so long that another took it for dead, and has the claim now.
+// ErrClaimLost means that this process was stopped for so long that another process considered it dead and took the claim.
 var ErrClaimLost = errors.New("another command has claimed the run")
 
-// Check returns [ErrClaimLost] where the claim is lost, and another error where that cannot be told.
+// Check returns [ErrClaimLost] if the claim is lost, and another error if that cannot be determined.
 func (c *Claim) Check() error {
 	newest, err := c.d.newestClaim()
 	if err != nil {
-		return fmt.Errorf("look whether the run is still claimed: %w", err)
+		return fmt.Errorf("check the claim of the run: %w", err)
 	}
 	if newest > c.n {
 		other, _, err := c.d.claimant(newest)
 		if err != nil {
-			return fmt.Errorf("this process stood still, and %w: look which: %w", ErrClaimLost, err)
+			return fmt.Errorf("this process was stopped too long, and %w: read its claim: %w", ErrClaimLost, err)
 		}
-		return fmt.Errorf("this process stood still, and %w: %s", ErrClaimLost, other)
+		return fmt.Errorf("this process was stopped too long, and %w: %s", ErrClaimLost, other)
 	}
 	return nil
 }
 
-// Release gives the claim back. A run that was discarded meanwhile is no error.
+// Release releases the claim. It is not an error if the run has been discarded meanwhile.
 func (c *Claim) Release() error {
 	close(c.stop)
 	c.heartbeat.Wait()
 	c.own.Done = true
 	if err := ignoreGone(writeClaim(c.d.claimPath(c.n), c.own)); err != nil {
-		return fmt.Errorf("give back the claim of the run: %w", err)
+		return fmt.Errorf("release the claim of the run: %w", err)
 	}
 	return nil
 }
 
-// sendHeartbeats keeps the claim's time new, by the file server's clock.
+// sendHeartbeats keeps the claim's time current, by the file server's clock.
 func (c *Claim) sendHeartbeats() {
 	beat := time.NewTicker(claimHeartbeat)
 	defer beat.Stop()
@@ -204,7 +204,7 @@ func (c *Claim) sendHeartbeats() {
 	}
 }
 
-// Claimed tells which other process has the claim now; false: none has.
+// Claimed returns the other process that has the claim now; false if there is none.
 func (d *Dir) Claimed() (Claimant, bool, error) {
 	n, err := d.Whole().newestClaim()
 	if err != nil || n == 0 {
@@ -219,18 +219,18 @@ func (d *Dir) Claimed() (Claimant, bool, error) {
 	}
 	lives, known := there.Lives()
 	if !known {
-		lives = time.Since(info.ModTime()) < claimExpiry+clockError // by this machine's clock: who only looks may not be allowed to write
+		lives = time.Since(info.ModTime()) < claimExpiry+clockError // by this machine's clock: readers may not write
 	}
 	return there, lives, nil
 }
 
-// newestClaim is the highest number of a claim; 0: there is none.
+// newestClaim returns the highest number of a claim, or 0 if there is none.
 func (d *Dir) newestClaim() (int, error) {
 	newest, err := newestNumber(filepath.Join(d.path, claimsName))
 	return newest, ignoreGone(err)
 }
 
-// claimant reads claim n. Of one that is no JSON nothing is known but its time, beside the error.
+// claimant reads claim n. If it is not valid JSON, the result has only the claim's time, and there is an error.
 func (d *Dir) claimant(n int) (Claimant, fs.FileInfo, error) {
 	path := filepath.Join(d.claimPath(n), claimName)
 	data, err := readFile(path, maxClaim)
@@ -243,7 +243,7 @@ func (d *Dir) claimant(n int) (Claimant, fs.FileInfo, error) {
 	}
 	var c Claimant
 	if err := json.Unmarshal(data, &c); err != nil {
-		return Claimant{Doing: "a command", Host: "a host that is not known", Since: info.ModTime()}, info, fmt.Errorf("%s: %w", path, err)
+		return Claimant{Doing: "a command", Host: "an unknown host", Since: info.ModTime()}, info, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, info, nil
 }

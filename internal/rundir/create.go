@@ -16,22 +16,21 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// CreateConfig says what a new run directory holds.
+// CreateConfig describes a new run directory.
 type CreateConfig struct {
-	Parent  string    // runs/, made where absent; ErrExposed where others can replace what is in it
-	Spec    Spec      // Schema, Run, Created and SHA256 are filled in
+	Parent  string    // runs/, created if missing; ErrExposed if others can replace what is in it
+	Spec    Spec      // Create sets Schema, Run, Created and SHA256
 	JobFile []byte    // copied to job.toml
 	Binary  string    // copied to bin/ddpbatch
 	Now     time.Time // the time in the directory's name
 
-	// Code puts a copy of the user's code into the new directory, durably, under CodeName, and what is known of it under CodeRecordName and
-	// CodeDiffName; nil: the run has none.
+	// Code copies the user's code durably into the new directory, as CodeName, and its description as CodeRecordName and CodeDiffName. It
+	// is nil if the run has no copy.
 	Code func(dir string) error
 }
 
-// Create makes a run directory below c.Parent. It is put together under another
-// name and renamed into place; on an error nothing of it is left (a parent that
-// had to be made stays).
+// Create creates a run directory below c.Parent. It builds it under another name and renames it. If it fails nothing is left, except a
+// parent that it had to create.
 func Create(c CreateConfig) (*Dir, error) {
 	d, err := create(c)
 	if err != nil {
@@ -68,17 +67,16 @@ func create(c CreateConfig) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.CheckOwner(); err != nil { // some file servers give what root makes to nobody: no job could run from there
+	if err := d.CheckOwner(); err != nil { // some file servers map root to nobody: no job could run from there
 		return nil, errors.Join(err, os.RemoveAll(d.path))
 	}
 	return d, nil
 }
 
-// writeContents fills a new run directory with all but the spec, which names the
-// directory's last name.
+// writeContents fills a new run directory with everything except the spec, which holds the directory's final name.
 func writeContents(dir string, c CreateConfig) (sum string, err error) {
 	for _, name := range []string{"bin", attemptsName, CheckpointsName} {
-		// It may be there already, as the answer of a file server got lost.
+		// It may exist already, if the reply of a file server was lost.
 		if err := vfs.PrivateDir(vfs.OS{}, filepath.Join(dir, name)); err != nil {
 			return "", err
 		}
@@ -111,11 +109,9 @@ func copyBinary(from, to string) (sum string, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// giveName gives the directory temp its name. A name that is taken shows as
-// ENOTEMPTY (EEXIST on some file systems), since a run directory is never empty,
-// ENOTDIR where it is a file's or a link's, and EPERM where it is another user's
-// and the parent is sticky; another suffix is tried then. There are too many of
-// them for another user to take all beforehand.
+// giveName gives the directory temp its final name. If a name is taken, rename fails with ENOTEMPTY (EEXIST on some file systems), since a
+// run directory is never empty, with ENOTDIR if the name is that of a file or link, and with EPERM if it is another user's and the parent
+// is sticky. Then giveName tries another suffix. There are too many suffixes for another user to take all of them beforehand.
 func giveName(temp, parent string, s Spec, suffix func() string) (*Dir, error) {
 	const tries = 64
 	for range tries {
@@ -139,17 +135,17 @@ func giveName(temp, parent string, s Spec, suffix func() string) (*Dir, error) {
 		}
 		return &Dir{path: path, spec: s}, nil
 	}
-	return nil, fmt.Errorf("%d names of this second are taken", tries)
+	return nil, fmt.Errorf("%d names for this second are taken", tries)
 }
 
 func randomSuffix() string {
 	var bytes [4]byte
-	rand.Read(bytes[:]) // never returns an error (crypto/rand)
+	rand.Read(bytes[:]) // never returns an error; see crypto/rand
 	return hex.EncodeToString(bytes[:])
 }
 
-// Discard removes a run that never began: one that Create has just made and that no job or attempt
-// has touched. Others are refused. Jobs that were cancelled before they began an attempt do not count: the links of their ids go, too.
+// Discard removes a run that never began: one that Create has just made and that no job or attempt has used. It refuses to remove others.
+// Jobs that were canceled before they began an attempt do not count, and their links are removed too.
 func (d *Dir) Discard(cancelled ...string) error {
 	id, err := d.JobID()
 	if err != nil {
@@ -168,7 +164,7 @@ func (d *Dir) Discard(cancelled ...string) error {
 	for _, job := range cancelled {
 		link := d.jobLink(job)
 		if target, err := os.Readlink(link); err == nil && target == filepath.Base(d.path) {
-			_ = os.Remove(link) // one that stays leads nowhere, and is passed over
+			_ = os.Remove(link) // a link that remains points nowhere and is ignored
 		}
 	}
 	if err := os.RemoveAll(d.path); err != nil {

@@ -30,37 +30,36 @@ const (
 	tasksName    = "tasks"
 )
 
-// CheckpointsName is the folder of checkpoints in a run directory.
+// CheckpointsName is the directory of checkpoints in a run directory.
 const CheckpointsName = "checkpoints"
 
-// runName is the name of a run directory. Counted repetitions take long to compile, and most processes never ask.
+// runName matches the name of a run directory. It is compiled when first needed: counted repetitions take long to compile, and most
+// processes never need it.
 var runName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{8}$`)
 })
 
-// Names of the copy of the user's code, where a run has one, of what is known of it, and of its differences from the commit.
+// Names of the copy of the user's code, if the run has one, of its description, and of its differences from the commit.
 const (
 	CodeName       = "code"
 	CodeRecordName = "code.json"
 	CodeDiffName   = "code.diff"
 )
 
-// Dir is a run directory, or that of one array element in it (see [Dir.Task]).
-// Its methods are safe for concurrent use, and several processes may have it
-// open.
+// Dir is a run directory, or the directory of one array element in it (see [Dir.Task]). Its methods are safe for concurrent use, and
+// several processes may have it open.
 type Dir struct {
 	path string // absolute
-	root *Dir   // the run that an array element belongs to; nil for the run itself
+	root *Dir   // the run that an array element belongs to; nil for a run
 
-	files vfs.FS // nil: the operating system's
+	files vfs.FS // nil means the operating system's
 
 	mu   sync.Mutex
-	spec Spec // of the root only
+	spec Spec // only in the root
 }
 
-// Open opens the run directory at path: the directory itself, a symbolic link
-// to it, or tasks/<index> inside one. An error that is fs.ErrNotExist means that
-// there is none.
+// Open opens the run directory at path: the directory itself, a symbolic link to it, or tasks/<index> inside one. The error is
+// fs.ErrNotExist if it does not exist.
 func Open(path string) (*Dir, error) {
 	path, err := resolve(path)
 	if err != nil {
@@ -80,9 +79,8 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path: path, spec: spec}, nil
 }
 
-// resolve makes path absolute and follows it where it is a symbolic link itself.
-// Links further up stay: on a cluster they hide the names of file servers, which
-// may differ between nodes.
+// resolve makes path absolute, and follows it if it is a symbolic link itself. Links in its parents stay: on a cluster they hide the names
+// of file servers, which may differ between nodes.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -120,10 +118,8 @@ func taskPath(path string) (root string, index int, ok bool) {
 	return filepath.Dir(tasks), index, ok
 }
 
-// Task opens the directory of the array element with the given index
-// (SLURM_ARRAY_TASK_ID), and makes it where it is not there yet. It has its own
-// job id, attempts, ledger, metrics and checkpoints; spec, job file, script and
-// program are the run's.
+// Task opens the directory of the array element with the given index (SLURM_ARRAY_TASK_ID), and creates it if it does not exist. An element
+// has its own job ID, attempts, ledger, metrics and checkpoints. Spec, job file, script and program are those of the run.
 func (d *Dir) Task(index int) (*Dir, error) {
 	t, err := d.task(index)
 	if err != nil {
@@ -137,8 +133,7 @@ func (d *Dir) Task(index int) (*Dir, error) {
 	return t, nil
 }
 
-// openTask is Task for an element that is there already: looking at a run makes
-// nothing in it.
+// openTask is Task for an element that exists already, since reading a run must not create anything in it.
 func (d *Dir) openTask(index int) (*Dir, error) {
 	t, err := d.task(index)
 	if err != nil {
@@ -164,7 +159,7 @@ func (d *Dir) task(index int) (*Dir, error) {
 	return &Dir{path: filepath.Join(d.path, tasksName, strconv.Itoa(index)), root: d}, nil
 }
 
-// Whole is the run that d is, or that it is an element of.
+// Whole returns the run that d is, or that it is an element of.
 func (d *Dir) Whole() *Dir {
 	if d.root != nil {
 		return d.root
@@ -172,11 +167,10 @@ func (d *Dir) Whole() *Dir {
 	return d
 }
 
-// Path is the directory's absolute path.
+// Path returns the directory's absolute path.
 func (d *Dir) Path() string { return d.path }
 
-// Spec is what submit decided, as it was when the directory was opened or
-// WriteSpec was last called on it.
+// Spec returns what submit decided, as it was when the directory was opened or WriteSpec was last called.
 func (d *Dir) Spec() Spec {
 	r := d.Whole()
 	r.mu.Lock()
@@ -204,10 +198,10 @@ func (d *Dir) WriteScript(text string) error {
 	return nil
 }
 
-// Binary is the path of the run's own copy of ddpbatch.
+// Binary returns the path of the run's own copy of ddpbatch.
 func (d *Dir) Binary() string { return filepath.Join(d.Whole().path, binaryName) }
 
-// JobFile is the text of the run's job.toml; fs.ErrNotExist: there is none, as of a run of a command.
+// JobFile returns the text of the run's job.toml. The error is fs.ErrNotExist if there is none, as for a run of a command.
 func (d *Dir) JobFile() ([]byte, error) {
 	data, err := readFile(d.JobFilePath(), maxForeign)
 	if err != nil {
@@ -216,25 +210,25 @@ func (d *Dir) JobFile() ([]byte, error) {
 	return data, nil
 }
 
-// ScriptPath is where the batch script is.
+// ScriptPath returns the path of the batch script.
 func (d *Dir) ScriptPath() string { return filepath.Join(d.Whole().path, scriptName) }
 
-// SpecPath is where spec.json is.
+// SpecPath returns the path of spec.json.
 func (d *Dir) SpecPath() string { return filepath.Join(d.Whole().path, specName) }
 
-// JobFilePath is where the copy of job.toml is.
+// JobFilePath returns the path of the copy of job.toml.
 func (d *Dir) JobFilePath() string { return filepath.Join(d.Whole().path, jobFileName) }
 
-// MetricsPath is where rank 0 appends its metrics, a JSON object a line.
+// MetricsPath returns the file to which rank 0 appends its metrics, one JSON object per line.
 func (d *Dir) MetricsPath() string { return filepath.Join(d.path, metricsName) }
 
-// CheckpointsPath is the folder of the checkpoints.
+// CheckpointsPath returns the directory of the checkpoints.
 func (d *Dir) CheckpointsPath() string { return filepath.Join(d.path, CheckpointsName) }
 
-// TensorBoardPath is the folder of TensorBoard's event files, where the job asks for them.
+// TensorBoardPath returns the directory of TensorBoard's event files, which exist if the job asks for them.
 func (d *Dir) TensorBoardPath() string { return filepath.Join(d.path, "tensorboard") }
 
-// Index is that of the array element whose directory d is; ok is false for a run's own.
+// Index returns the index of the array element whose directory d is. ok is false for a run.
 func (d *Dir) Index() (index int, ok bool) {
 	if d.root == nil {
 		return 0, false
@@ -243,10 +237,10 @@ func (d *Dir) Index() (index int, ok bool) {
 	return index, ok
 }
 
-// Array is the run that an element belongs to; nil of a run itself.
+// Array returns the run that an element belongs to, or nil for a run.
 func (d *Dir) Array() *Dir { return d.root }
 
-// Elements are those of an array that have a directory, by index; none of a run that is no array.
+// Elements returns the array's elements that have a directory, sorted by index. It returns none for a run that is not an array.
 func (d *Dir) Elements() ([]*Dir, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, tasksName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -271,7 +265,8 @@ func (d *Dir) Elements() ([]*Dir, error) {
 	return all, nil
 }
 
-// AnewFrom is the attempt from which on d, a run or an element, begins anew where its job says checkpoint.resume = "never"; 0: the first.
+// AnewFrom returns the attempt from which on d, a run or an element, ignores earlier checkpoints if its job says checkpoint.resume =
+// "never". 0 means the first.
 func (d *Dir) AnewFrom() int {
 	if index, ok := d.Index(); ok {
 		return d.Spec().AnewElements[index]
@@ -279,22 +274,22 @@ func (d *Dir) AnewFrom() int {
 	return d.Spec().Anew
 }
 
-// NoElementError: the element of an array that is named has no directory. It may not have begun.
+// NoElementError means that the named element of an array has no directory. It may not have begun.
 type NoElementError struct {
 	Run   *Dir
 	Index int
 }
 
 func (e *NoElementError) Error() string {
-	return fmt.Sprintf("there is no array element %d in %s", e.Index, e.Run.path)
+	return fmt.Sprintf("array element %d does not exist in %s", e.Index, e.Run.path)
 }
 
 func (e *NoElementError) Is(target error) bool {
 	return target == ErrNotFound || target == fs.ErrNotExist
 }
 
-// ElementLogs are the jobs of elements, such as 12_3, that have left a log in a run's directory (see [Dir.SlurmLogPath]). One whose batch
-// script failed early has no directory, and a log all the same.
+// ElementLogs returns the jobs of elements, such as 12_3, that have left a log in a run's directory (see [Dir.SlurmLogPath]). An element
+// whose batch script failed early has a log but no directory.
 func (d *Dir) ElementLogs() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -310,7 +305,7 @@ func (d *Dir) ElementLogs() ([]string, error) {
 	return ids, nil
 }
 
-// IsRun reports whether path looks like a run directory, or like a link to one. It reads nothing of what is in it.
+// IsRun reports whether path looks like a run directory, or like a link to one. It does not read the contents.
 func IsRun(path string) bool {
 	for _, name := range []string{specName, binaryName} {
 		if info, err := os.Stat(filepath.Join(path, name)); err != nil || !info.Mode().IsRegular() {

@@ -1,7 +1,5 @@
-// Package rundir is the directory of one run: everything that submit decided,
-// every attempt's verdict and logs, the ledger, the metrics and the
-// checkpoints, so that any later command can tell what happened from files
-// alone, running or long finished.
+// Package rundir manages the directory of a run. It holds everything that submit decided, every attempt's verdict and logs, the ledger, the
+// metrics and the checkpoints. So any later command can find out what happened from files alone, whether the run has ended or not.
 //
 //	runs/<name>-<YYYYmmdd-HHMMSS>-<8 hex>/
 //	  job.toml  spec.json (0600)  script.sh  jobid  bin/ddpbatch  slurm-<jobid>.log
@@ -23,30 +21,24 @@
 //
 // # Guarantees
 //
-// A run directory is made under another name and renamed into place: it is
-// there whole or not at all. Files that decide something (spec.json, jobid,
-// verdict.json) are replaced durably: written under another name, flushed,
-// renamed, and the directory flushed, so that a crash leaves the old text or
-// the new one. The directory has mode 0700, because the spec holds the job's
-// environment.
+// A run directory is created under another name and renamed, so that it exists completely or not at all. Files that decide something
+// (spec.json, jobid, verdict.json) are replaced durably: written under another name, synced, renamed, and the directory synced. A crash
+// leaves the old contents or the new. The directory has mode 0700, because the spec holds the job's environment.
 //
-// Who acts on a run, and starts its program, opens it by [OpenOwn]: directory, spec,
-// program and copy of the code belong to the caller alone, and in the folder around them nobody else can put others
-// in their place. [Create] makes that folder so, or refuses it. [Open] is for who looks.
+// A command that acts on a run and starts its program must open it by [OpenOwn]. That checks that the directory, the spec, the program and
+// the copy of the code belong only to the caller, and that nobody else can replace them in the directory around them. [Create] creates that
+// directory accordingly, or fails. [Open] is for commands that only read.
 //
-// An attempt is claimed by renaming a folder to attempts/<n>, which fails where
-// there is one, on local file systems and on NFS. A nonce in it tells one's own claim
-// where a lost answer makes it look like another's. Whoever finds a higher number than its
-// own has been superseded ([ErrSuperseded]) and must neither commit nor delete.
+// An attempt is claimed by renaming a directory to attempts/<n>, which fails if that exists, on local file systems and on NFS. A nonce in
+// it identifies a process's own claim if a lost reply makes it look like another's. A process that finds a higher number than its own has
+// been superseded ([ErrSuperseded]) and must neither commit nor delete.
 //
 // # Limits
 //
-// Everything read back is bounded in size and checked, since other programs,
-// full disks and people write here too. Agents, batch scripts and people's
-// commands add to the ledger from several machines. O_APPEND is not atomic between
-// those on NFS, so they take turns by a lock (flock); where the file system has none
-// (Lustre without -o flock, NFS without its lock daemon), or one of them holds it for
-// longer than a few seconds, of two lines that are added at once one may be lost.
+// Everything read back is limited in size and checked, since other programs, full disks and people write here too. Agents, batch scripts
+// and users' commands append to the ledger from several machines. O_APPEND is not atomic between machines on NFS, so they take turns with a
+// lock (flock). If the file system has no locks (Lustre without -o flock, NFS without its lock daemon), or a process holds the lock for
+// more than a few seconds, one of two lines that are written at the same time may be lost.
 //
 // # Example
 //

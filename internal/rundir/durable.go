@@ -15,18 +15,18 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// writeFile replaces path by a file that holds what fill writes, durably: a
-// crash at any moment leaves the old file or the whole new one.
+// writeFile durably replaces path by a file with the bytes that fill writes. After a crash at any moment the file is the old one or the
+// complete new one.
 func writeFile(path string, perm os.FileMode, fill func(io.Writer) error) error {
 	return replace.FileWith(context.Background(), vfs.OS{}, path, replace.Options{Mode: perm}, fill)
 }
 
-// writeBytes is writeFile for text that is at hand.
+// writeBytes is writeFile for data in memory.
 func writeBytes(path string, perm os.FileMode, data []byte) error {
 	return writeFile(path, perm, replace.Bytes(data))
 }
 
-// readFile reads a regular file of at most limit bytes, as it is now.
+// readFile reads the present version of a regular file of at most limit bytes.
 func readFile(path string, limit int64) ([]byte, error) {
 	return retryStale(func() ([]byte, error) { return readOnce(path, limit) })
 }
@@ -42,13 +42,13 @@ func readOnce(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s has more than %d bytes, which is no such file of a run", path, limit)
+		return nil, fmt.Errorf("%s has more than %d bytes, too many for such a file of a run", path, limit)
 	}
 	return data, nil
 }
 
-// openFile opens a file of a run for reading. It waits for a lease on the file only in a directory of the caller's: another user could hold
-// one on each of many files, to hold up whoever looks.
+// openFile opens a file of a run for reading. It waits for a lease on the file only in a directory of the caller: another user could hold
+// leases on many files to delay readers.
 func openFile(path string) (*os.File, error) {
 	open := vfs.OpenRegular
 	if !ownFolder(filepath.Dir(path)) {
@@ -58,7 +58,7 @@ func openFile(path string) (*os.File, error) {
 	return f, err
 }
 
-// ownFolder tells whether path is a folder of the caller's, not a link to one. Another user cannot make one.
+// ownFolder reports whether path is a directory of the caller and not a link to one. Another user cannot create one.
 func ownFolder(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir() && vfs.Owner(info) == os.Geteuid()
@@ -77,8 +77,7 @@ const (
 	lastStaleWait  = 200 * time.Millisecond
 )
 
-// retryStale reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it
-// (ESTALE).
+// retryStale calls read again while it fails with ESTALE: on a network file system another node may replace a file while it is read here.
 func retryStale[T any](read func() (T, error)) (T, error) {
 	wait := backoff.Backoff{First: firstStaleWait, Most: lastStaleWait}
 	for try := 1; ; try++ {
@@ -86,11 +85,11 @@ func retryStale[T any](read func() (T, error)) (T, error) {
 		if try == staleTries || !errors.Is(err, syscall.ESTALE) {
 			return got, err
 		}
-		_ = wait.Wait(context.Background()) // which nothing cuts short
+		_ = wait.Wait(context.Background()) // the context never ends
 	}
 }
 
-// system is the file system that attempts are claimed in.
+// system returns the file system in which attempts are claimed.
 func (d *Dir) system() vfs.FS {
 	if d.files != nil {
 		return d.files

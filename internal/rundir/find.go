@@ -16,21 +16,19 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// ErrNotFound: no run directory is what the user named.
+// ErrNotFound means that no run directory has the name that the user gave.
 var ErrNotFound = errors.New("no such run")
 
-// Find opens what a user names: a run directory by its path or by its name below
-// parent, a job there by <name>-<jobid> or by a path that ends so, or a job id alone ("123", or "123_4" for
-// an element of an array; "123;lab" on a cluster). A job id of several runs (a
-// rebuilt cluster counts from 1 again, and each cluster counts by itself) means
-// the newest, and never a folder of that name. The error lists what has a
-// similar name.
+// Find opens the run that a user names: a run directory by its path or by its name below parent, a job there by <name>-<jobid> or by a path
+// that ends so, or a job by its ID alone ("123", or "123_4" for an element of an array; "123;lab" on a cluster). A job ID of several runs
+// means the newest of them: a rebuilt cluster counts from 1 again, and each cluster counts by itself. A job ID never means a directory of
+// that name. The error lists similar names.
 func Find(parent, jobOrPath string) (*Dir, error) {
 	if id, cluster, ok := cutCluster(jobOrPath); ok {
 		if d, err := findJob(parent, id, cluster); d != nil || err != nil {
 			return d, err
 		}
-		// a folder named so is no job: anybody may make one
+		// a directory of that name is not the job: anyone may create one
 		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath))
 	}
 	for _, path := range candidates(parent, jobOrPath) {
@@ -47,10 +45,9 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 	return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath))
 }
 
-// candidates are the paths that name may stand for. A bare name below parent
-// comes first, so that a file of the same name in the working directory is not
-// taken for it. <name>-<jobid>, and <name>-<jobid>/tasks/<index>, go by the job's link: before anything else if that is the caller's own.
-// Another user's hides nothing that has the name itself.
+// candidates returns the paths that name may stand for. A bare name is first looked for below parent, so that a file of that name in the
+// working directory is not mistaken for it. <name>-<jobid> and <name>-<jobid>/tasks/<index> are found by the job's link: before anything
+// else if the link is the caller's own. Another user's link comes last, and so hides nothing of that name.
 func candidates(parent, name string) []string {
 	if name == "" {
 		return nil
@@ -74,13 +71,13 @@ func candidates(parent, name string) []string {
 	return slices.Insert(paths, at, filepath.Join(folder, link, task))
 }
 
-// maxOtherLinks is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to
-// all.
+// maxOtherLinks is the number of links of other users that are followed for one job ID, because anyone can create more in a directory that
+// all may write to.
 const maxOtherLinks = 32
 
-// findJob opens the run of a job id, on a cluster if that is not ""; it returns nil if there is none. It looks at links to the caller's own
-// runs first, then at the job ids that the caller's runs record, because another user may have taken the name of a link, and only then at
-// runs of other users.
+// findJob opens the run of a job ID, on a cluster if that is not empty; it returns nil if there is none. It looks at links to the caller's
+// own runs first. Then it looks at the job IDs that the caller's runs record, because another user may have taken the name of a link. Last
+// it looks at runs of other users.
 func findJob(parent, id, cluster string) (*Dir, error) {
 	job, _, isTask := strings.Cut(id, "_")
 	elsewhere := func(path string) bool { return isElsewhere(path, job, cluster) }
@@ -106,8 +103,8 @@ func findJob(parent, id, cluster string) (*Dir, error) {
 	return found.openTask(index)
 }
 
-// isElsewhere reports whether a run's job of that number is certainly not on a cluster; "": on any. Of the newest job the run says which it
-// is on; an earlier one, or another link of a chain, may be on those to which the run is sent.
+// isElsewhere reports whether a run's job of that ID is certainly not on cluster, where "" means any cluster. For its newest job the run
+// records the cluster. An earlier job, or another link of a chain, may be on any cluster to which the run is sent.
 func isElsewhere(path, job, cluster string) bool {
 	recorded, on, err := (&Dir{path: path}).recordedJob()
 	if cluster == "" || err != nil || on == cluster {
@@ -117,16 +114,16 @@ func isElsewhere(path, job, cluster string) bool {
 	return recorded == job || err == nil && !slices.Contains(strings.Split(run.spec.Clusters, ","), cluster)
 }
 
-// jobLinks returns the run directories that the links of a job id lead to: the caller's own, and those of other users by the newest
-// maxOtherLinks links.
+// jobLinks returns the run directories that the links of a job ID point to: the caller's own, and those of other users by at most the
+// newest maxOtherLinks links.
 func jobLinks(parent, job string) (own, others []string) {
 	var foreign []runLink
-	_, links, _ := listNames(parent) // a parent that cannot be read has no job
+	_, links, _ := listNames(parent) // a parent that cannot be read has no jobs
 	for _, name := range links {
 		if !strings.HasSuffix(name, "-"+job) {
 			continue
 		}
-		// else the run was removed, and its link was not; or nothing of ddpbatch's made the link
+		// else the run was removed and its link was not, or ddpbatch did not make the link
 		if link, ok := runOfLink(parent, name); link.own {
 			own = append(own, link.path)
 		} else if ok {
@@ -140,8 +137,8 @@ func jobLinks(parent, job string) (own, others []string) {
 	return own, others
 }
 
-// ownRunsOf returns the caller's run directories that record job as their newest. Where a cluster is named it may be any of their jobs: the
-// link of that number may lead to a run on another cluster.
+// ownRunsOf returns the caller's run directories that record job as their newest. If a cluster is named, job may be any of their jobs,
+// because the link of that ID may point to a run on another cluster.
 func ownRunsOf(parent, job, cluster string) (paths []string) {
 	runs, _, _ := listNames(parent)
 	for _, name := range runs {
@@ -156,7 +153,7 @@ func ownRunsOf(parent, job, cluster string) (paths []string) {
 	return paths
 }
 
-// wasSubmittedAs reports whether a job is one of those that a run was submitted as.
+// wasSubmittedAs reports whether a job is one of those as which a run was submitted.
 func wasSubmittedAs(path, job string) bool {
 	run, err := Open(path)
 	if err != nil {
@@ -166,8 +163,8 @@ func wasSubmittedAs(path, job string) bool {
 	return err == nil && slices.Contains(known.Jobs, job)
 }
 
-// newestOf opens the newest of the run directories; it returns nil if there is none. If they are the caller's own, one that cannot be
-// opened is an error. If not, it is skipped.
+// newestOf opens the newest of the run directories, and returns nil if there are none. A directory that cannot be opened is an error if it
+// is the caller's own, and is skipped otherwise.
 func newestOf(paths []string, own bool) (newest *Dir, err error) {
 	for _, path := range paths {
 		d, err := Open(path)
@@ -182,14 +179,14 @@ func newestOf(paths []string, own bool) (newest *Dir, err error) {
 	return newest, nil
 }
 
-// runLink is a link to a run directory beside it.
+// runLink is a link to a run directory next to it.
 type runLink struct {
 	path string // of the run
 	made time.Time
 	own  bool // the run is the caller's
 }
 
-// runOfLink looks at the link name in parent. ok is false if it leads elsewhere, or belongs to another user than the run.
+// runOfLink reads the link name in parent. ok is false if it points elsewhere, or belongs to another user than the run.
 func runOfLink(parent, name string) (_ runLink, ok bool) {
 	link := filepath.Join(parent, name)
 	target, err := os.Readlink(link)
@@ -208,13 +205,12 @@ func runOfLink(parent, name string) (_ runLink, ok bool) {
 	return runLink{path, of.ModTime(), vfs.Owner(info) == os.Geteuid()}, true
 }
 
-// suggestions says which names below parent come closest to name, or which runs are
-// newest.
+// suggestions returns the names below parent that are most similar to name, or the newest runs.
 func suggestions(parent, name string) string {
 	const most = 5
 	dirs, err := List(parent)
 	if err != nil || len(dirs) == 0 {
-		return fmt.Sprintf(": there is no run in %s", parent)
+		return fmt.Sprintf(": %s has no runs", parent)
 	}
 	runs, links, _ := listNames(parent)
 	for i, link := range links {
@@ -245,8 +241,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// listNames lists the directories below parent that are called like runs, and the
-// symbolic links that may be of jobs.
+// listNames lists the directories below parent that have names of runs, and the symbolic links that may be those of jobs.
 func listNames(parent string) (runs, links []string, err error) {
 	entries, err := os.ReadDir(parent)
 	for _, e := range entries {
@@ -260,8 +255,8 @@ func listNames(parent string) (runs, links []string, err error) {
 	return runs, links, err
 }
 
-// List opens every run directory below parent, newest first. What cannot be
-// opened as one is left out; a parent that is not there holds none.
+// List opens every run directory below parent, newest first. It leaves out directories that cannot be opened. A parent that does not exist
+// has no runs.
 func List(parent string) ([]*Dir, error) {
 	runs, _, err := listNames(parent)
 	if errors.Is(err, os.ErrNotExist) {
@@ -277,15 +272,15 @@ func List(parent string) ([]*Dir, error) {
 	return dirs, nil
 }
 
-// SortNewest puts the newest run first.
+// SortNewest sorts runs, newest first.
 func SortNewest(dirs []*Dir) {
 	slices.SortStableFunc(dirs, func(a, b *Dir) int {
 		return cmp.Or(b.spec.Created.Compare(a.spec.Created), cmp.Compare(b.path, a.path))
 	})
 }
 
-// Newest opens up to most run directories below parent, or that links there lead to, those that were made last first. It goes by their
-// names, which have that time, so that no others are looked into. What cannot be opened, and a parent that is not there, count as nothing.
+// Newest opens the newest run directories below parent, or to which links there point, at most most of them. It uses the time in their
+// names, so that it need not open the others. Runs that cannot be opened are left out. A parent that does not exist has no runs.
 func Newest(parent string, most int) (dirs []*Dir) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 			t.Errorf("Find(%q) = %v, %v; want an error with %q", what, d, err, say)
 		}
 	}
-	if _, err := Find(t.TempDir(), "1"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "there is no run in") {
+	if _, err := Find(t.TempDir(), "1"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "has no runs") {
 		t.Errorf("in an empty folder: %v", err)
 	}
 }

@@ -15,34 +15,35 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// jobID is a Slurm job id: 123, an array element 123_4, or a component of a
-// heterogeneous job 123+0.
+// jobID matches a Slurm job ID: 123, an array element 123_4, or a component of a heterogeneous job 123+0.
 var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
 
-// clusterName is a name that Slurm may give to a cluster.
+// clusterName matches the name of a Slurm cluster.
 var clusterName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`) })
 
-// IsJobID reports whether [Find] takes name for a job id.
+// IsJobID reports whether [Find] takes name for a job ID.
 func IsJobID(name string) bool {
 	_, _, ok := cutCluster(name)
 	return ok
 }
 
-// cutCluster parts a job id, "123" or "123;lab", from its cluster. ok: it is one.
+// cutCluster splits "123;lab" into job ID and cluster; "123" has no cluster. ok reports whether name is a job ID.
 func cutCluster(name string) (id, cluster string, ok bool) {
 	id, cluster, named := strings.Cut(name, ";")
 	return id, cluster, jobID().MatchString(id) && (!named || clusterName().MatchString(cluster) && !strings.EqualFold(cluster, "all"))
 }
 
-// ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.
+// ErrLink means that the job ID is recorded, but that no link of that name points to the run, so that it is found only by its path.
 var ErrLink = errors.New("the job has no link")
 
 const maxJobID = 128 // bytes of the file jobid
 
-// linkPrefix begins the names of the links by which job ids lead to runs, so that a shell's runs/<name>-* has each run once.
+// linkPrefix begins the names of the links from job IDs to runs. They are hidden files, so that runs/<name>-* in a shell matches each run
+// once.
 const linkPrefix = ".job-"
 
-// cutLink parts .job-<name>-<jobid>, as the link of a job is called. ok: it is that, and <name>-<jobid> is not the name of a run directory.
+// cutLink splits .job-<name>-<jobid>, the name of a job's link. ok is false for other names, and if <name>-<jobid> is the name of a run
+// directory.
 func cutLink(link string) (name, id string, ok bool) {
 	link, ok = strings.CutPrefix(link, linkPrefix)
 	at := strings.LastIndexByte(link, '-')
@@ -52,18 +53,16 @@ func cutLink(link string) (name, id string, ok bool) {
 	return link[:at], link[at+1:], true
 }
 
-// SetJobID records the newest job id, "123", or "123;lab" on another cluster than the default one, and points runs/.job-<name>-123 at the
-// run.
-// A link of that name that ddpbatch made for another run (a rebuilt cluster
-// counts from 1 again) is replaced; anything else of that name is left alone,
-// and an [ErrLink] says so, with the id recorded all the same. An array element
-// records its id and gets no link.
+// SetJobID records the newest job ID, "123", or "123;lab" on a cluster other than the default, and points runs/.job-<name>-123 at the run.
+// It replaces a link of that name that ddpbatch made for another run, since a rebuilt cluster counts from 1 again. Anything else of that
+// name is left alone: the ID is still recorded, and the error is [ErrLink]. For an array element SetJobID records the ID without making a
+// link.
 func (d *Dir) SetJobID(id string) error {
 	plain, _, ok := cutCluster(id)
 	if !ok {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
-	if !d.IsOwn() { // root, who cancels it: the file would be root's
+	if !d.IsOwn() { // root may cancel it, but the file would then be root's
 		return fmt.Errorf("record job id %s: %w: %s belongs to another user", id, ErrExposed, d.Whole().path)
 	}
 	if err := writeBytes(filepath.Join(d.path, jobIDName), 0o600, []byte(id+"\n")); err != nil {
@@ -75,13 +74,13 @@ func (d *Dir) SetJobID(id string) error {
 	return d.PointJobID(plain)
 }
 
-// jobLink is the path of the link by which a job's id leads to its run.
+// jobLink returns the path of the link from a job ID to its run.
 func (d *Dir) jobLink(id string) string {
 	return filepath.Join(filepath.Dir(d.path), linkPrefix+d.Spec().Name+"-"+id)
 }
 
-// PointJobID points runs/.job-<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain
-// that come after its first.
+// PointJobID points runs/.job-<name>-<jobid> at the run, as SetJobID does, but does not change the newest job ID. It is for the jobs of a
+// chain after the first.
 func (d *Dir) PointJobID(id string) error {
 	if !jobID().MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
@@ -92,12 +91,12 @@ func (d *Dir) PointJobID(id string) error {
 	return nil
 }
 
-// SetName makes a link in the folder of an array's elements, by which this one is found. Two may have the same name: the link stays the
-// first one's.
+// SetName makes a link by which the element is found, in the directory of the array's elements. If two elements have the same name, the
+// link of the first remains.
 func (d *Dir) SetName(name string) error {
 	link := filepath.Join(filepath.Dir(d.path), name)
 	if d.root == nil || filepath.Dir(link) != filepath.Dir(d.path) {
-		return fmt.Errorf("name array element: %q is no name for one", name)
+		return fmt.Errorf("name array element: %q is not a valid name", name)
 	}
 	if err := os.Symlink(filepath.Base(d.path), link); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("name array element: %w", err)
@@ -105,8 +104,8 @@ func (d *Dir) SetName(name string) error {
 	return nil
 }
 
-// pointAt makes link a symbolic link to target, a run directory beside it. The
-// link is made under another name and renamed, so that it is never absent.
+// pointAt makes link a symbolic link to target, a run directory next to it. It makes the link under another name and renames it, so that
+// link always exists.
 func pointAt(link, target string) error {
 	info, err := os.Lstat(link)
 	switch {
@@ -124,7 +123,7 @@ func pointAt(link, target string) error {
 			return nil
 		}
 		if !runName().MatchString(old) {
-			return fmt.Errorf("%s is in the way and points at %s, which is no run beside it: move it", link, old)
+			return fmt.Errorf("%s is in the way and points at %s, which is not a run next to it: move it", link, old)
 		}
 	}
 	temp := filepath.Join(filepath.Dir(link), ".link-"+target)
@@ -140,14 +139,14 @@ func pointAt(link, target string) error {
 	return vfs.OS{}.SyncDir(filepath.Dir(link))
 }
 
-// JobID is the newest job id, "" where there is none yet.
+// JobID returns the newest job ID, or "" if there is none yet.
 func (d *Dir) JobID() (string, error) {
 	id, _, err := d.recordedJob()
 	return id, err
 }
 
-// Cluster is the cluster of the newest job of the run, or of the whole array that it is an element of; "": the default one.
-// Where that cannot be read it is "", and JobID says why.
+// Cluster returns the cluster of the newest job of the run, or of the whole array that it is an element of; "" is the default cluster. If
+// it cannot be read the result is "", and JobID returns the error.
 func (d *Dir) Cluster() string {
 	_, cluster, _ := d.Whole().recordedJob()
 	return cluster
@@ -170,29 +169,29 @@ func (d *Dir) recordedJob() (id, cluster string, err error) {
 	return id, cluster, nil
 }
 
-// SlurmLogPath is the file that job jobID's batch script writes to. What is not
-// a job id (sbatch's pattern %j, say) is taken as it is, less any slash.
+// SlurmLogPath returns the file that the batch script of job jobID writes to. Other text, such as sbatch's pattern %j, is used unchanged
+// except for slashes.
 func (d *Dir) SlurmLogPath(jobID string) string {
 	return filepath.Join(d.Whole().path, "slurm-"+strings.ReplaceAll(jobID, "/", "_")+".log")
 }
 
-// Submissions are what the ledgers of a run and of its elements tell of its jobs.
+// Submissions is what the ledgers of a run and of its elements say about its jobs.
 type Submissions struct {
-	Jobs    []string // that were recorded, or began before Open, the newest last; of an array's elements, the array's
-	Open    *Event   // EventSubmitting, where nobody recorded what came of it; nil: there is none
-	Lost    string   // the job that began since Open and that nobody has recorded; "": none has
-	Dropped bool     // there was such a submission before the newest
+	Jobs    []string // recorded, or begun before Open; newest last; for an array's elements, the array's jobs
+	Open    *Event   // an EventSubmitting whose outcome is not recorded, or nil
+	Lost    string   // the job that has begun since Open without being recorded, or ""
+	Dropped bool     // an earlier submission than the newest has no recorded outcome
 	TooLate []string // jobs that must not begin
 
-	Chain []string // the jobs of the newest submission, first to last, where that is a chain; nil: it is one job, or an array
-	Links int      // how many it was to have
-	Begun string   // of Chain, the job that began last; "": none has
+	Chain []string // the jobs of the newest submission, in order, if it is a chain; nil if it is one job or an array
+	Links int      // how many links the chain was to have
+	Begun string   // the job of Chain that began last, or ""
 }
 
-// clockError is how far the clocks of two nodes may be apart.
+// clockError is the largest expected difference between the clocks of two nodes.
 const clockError = time.Minute
 
-// Submissions reads how a run was submitted.
+// Submissions reads from the ledgers how a run was submitted.
 func (d *Dir) Submissions() (Submissions, error) {
 	history, err := d.ownLedger()
 	if err != nil {
@@ -202,13 +201,13 @@ func (d *Dir) Submissions() (Submissions, error) {
 }
 
 // RecordJob adds e, which names the job that the run was submitted as. It adds nothing if that job is already the newest in the ledger,
-// as the job may have recorded itself when it began. No other process can add a cancel between the look and the addition.
+// because the job may have recorded itself when it began. No other process can add a cancel between the check and the addition.
 func (d *Dir) RecordJob(e Event) (added bool, err error) {
 	err = d.appendIf(e, func(ledger *os.File) bool {
 		added = true
 		data, err := io.ReadAll(io.NewSectionReader(ledger, 0, maxLedger))
 		if err != nil {
-			return added // a line too many is better than none
+			return added // one line too many is better than a missing one
 		}
 		known, err := d.submissionsIn(parseLedger(data))
 		id, _ := e.SubmittedJob()
@@ -218,7 +217,7 @@ func (d *Dir) RecordJob(e Event) (added bool, err error) {
 	return added, err
 }
 
-// submissionsIn is Submissions for the given events of the run's ledger; it reads the ledgers of the elements itself.
+// submissionsIn is Submissions for the given events of the run's ledger. It reads the ledgers of the elements itself.
 func (d *Dir) submissionsIn(history []Event) (Submissions, error) {
 	var s Submissions
 	for _, e := range history {
@@ -266,7 +265,7 @@ func (s *Submissions) add(e Event) {
 	}
 }
 
-// addToChain takes the chain's part of a submission that was recorded, as the job id.
+// addToChain adds a recorded submission of a link to the chain.
 func (s *Submissions) addToChain(e Event, id string) {
 	if e.Event != EventLink {
 		s.Chain, s.Links, s.Begun = nil, 0, ""
@@ -276,10 +275,10 @@ func (s *Submissions) addToChain(e Event, id string) {
 	}
 }
 
-// Place is the link of the chain that a job is, from 1; 0 where it is none.
+// Place returns a job's place in the chain, from 1, or 0 if it is not in the chain.
 func (s Submissions) Place(job string) int { return slices.Index(s.Chain, job) + 1 }
 
-// Current is the job of the newest submission that counts: of a chain the link that began last, or else the first.
+// Current returns the job of the newest submission that counts: for a chain the link that began last, or else the first.
 func (s Submissions) Current() string {
 	switch {
 	case s.Begun != "":
@@ -290,7 +289,7 @@ func (s Submissions) Current() string {
 	return s.Newest()
 }
 
-// began tells of a job, or an element of it, that began.
+// began records that a job, or an element of it, began.
 func (s *Submissions) began(job string) {
 	job, _, _ = strings.Cut(job, "_")
 	switch {
@@ -305,8 +304,8 @@ func (s *Submissions) began(job string) {
 	}
 }
 
-// elementBegan is began for an event of an element's ledger. A job that began long before the newest submission is an old one, even if
-// nobody recorded it.
+// elementBegan is began for an event of an element's ledger. A job that began long before the newest submission is an old one, even if it
+// was not recorded.
 func (s *Submissions) elementBegan(e Event) {
 	job, _, _ := strings.Cut(e.Job, "_")
 	if job != "" && !s.Known(job) && s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)) {
@@ -316,20 +315,20 @@ func (s *Submissions) elementBegan(e Event) {
 	s.began(job)
 }
 
-// know makes a job the newest. A cluster that is rebuilt counts from 1 again, so that a number may come twice.
+// know makes a job the newest. An ID may occur twice, because a rebuilt cluster counts from 1 again.
 func (s *Submissions) know(job string) {
 	if job != "" {
 		s.Jobs = append(slices.DeleteFunc(s.Jobs, func(known string) bool { return known == job }), job)
 	}
 }
 
-// Known reports whether a job, or an element of it, is the run's as is recorded.
+// Known reports whether a job, or an element of it, is recorded as the run's.
 func (s Submissions) Known(job string) bool {
 	job, _, _ = strings.Cut(job, "_")
 	return slices.Contains(s.Jobs, job)
 }
 
-// Newest is the newest of Jobs, "" where there is none.
+// Newest returns the newest of Jobs, or "" if there is none.
 func (s Submissions) Newest() string {
 	if len(s.Jobs) == 0 {
 		return ""

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	maxLedger = 4 << 20 // bytes, of thousands of attempts; each line takes memory and time to read
+	maxLedger = 4 << 20 // bytes, for thousands of attempts; each line takes memory and time to read
 	maxDetail = 4 << 10 // bytes of an event's text
 )
 
@@ -31,15 +31,15 @@ type Event struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"` // one of the Event constants
 	Attempt int       `json:"attempt,omitempty"`
-	Job     string    `json:"job,omitempty"`   // of a begin, a too-late: the Slurm job; of a cancel: what is to end, maybe a whole array
+	Job     string    `json:"job,omitempty"`   // of a begin or too-late: the Slurm job; of a cancel: the job or array
 	Start   int       `json:"start,omitempty"` // of a begin: how often Slurm had started the job again (SLURM_RESTART_COUNT)
-	Cause   string    `json:"cause,omitempty"` // as in Verdict
+	Cause   string    `json:"cause,omitempty"` // of a begin: how often Slurm had restarted the job (SLURM_RESTART_COUNT)
 	Node    string    `json:"node,omitempty"`  // of the rank that ended first
-	Nodes   []string  `json:"nodes,omitempty"` // as in Verdict
+	Nodes   []string  `json:"nodes,omitempty"` // of the rank that failed first
 	Drain   bool      `json:"drain,omitempty"` // of an end: as in Verdict
 	Unfit   []string  `json:"unfit,omitempty"` // of an end: as in Verdict
 	Step    int64     `json:"step,omitempty"`
-	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next eight
+	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and so are the next eight
 	Signal  int       `json:"signal,omitempty"`
 	WarnedS float64   `json:"warned_s,omitempty"`
 	LeadS   float64   `json:"lead_s,omitempty"`
@@ -48,17 +48,17 @@ type Event struct {
 	Advice  string    `json:"advice,omitempty"`
 	Final   bool      `json:"final,omitempty"`
 	Trace   string    `json:"trace,omitempty"`
-	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: Spans
-	Spans   [][2]int  `json:"spans,omitempty"`   // the elements that it is of, from each first to each last index; none: all
-	Link    int       `json:"link,omitempty"`    // which link of a chain its job is, from 1; 0: it is none
-	Links   int       `json:"links,omitempty"`   // how many the chain was to have
+	Element *int      `json:"element,omitempty"` // of an array's resume or submitting: the only element concerned; nil: Spans
+	Spans   [][2]int  `json:"spans,omitempty"`   // the elements concerned, as pairs of first and last index; empty: all
+	Link    int       `json:"link,omitempty"`    // which link of a chain the job is, from 1; 0: not a chain
+	Links   int       `json:"links,omitempty"`   // how many links the chain was to have
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
 
-// maxIndices bounds what Indices returns, as a ledger may hold anything.
+// maxIndices limits the result of Indices, because a ledger may hold anything.
 const maxIndices = 1 << 20
 
-// Indices are the elements of an array that a submission is of; none: all.
+// Indices returns the elements of an array that a submission concerns; none means all.
 func (e Event) Indices() (indices []int) {
 	if e.Element != nil {
 		return []int{*e.Element}
@@ -71,7 +71,7 @@ func (e Event) Indices() (indices []int) {
 	return indices
 }
 
-// SpansOf writes ascending indices as an event's Spans.
+// SpansOf returns ascending indices in the form of an event's Spans.
 func SpansOf(indices []int) (spans [][2]int) {
 	for _, index := range indices {
 		if n := len(spans); n > 0 && spans[n-1][1]+1 == index {
@@ -85,28 +85,28 @@ func SpansOf(indices []int) (spans [][2]int) {
 
 // The events of a run.
 const (
-	EventSubmit  = "submit"  // Slurm has taken the run's first job
-	EventResume  = "resume"  // a person started the run again
+	EventSubmit  = "submit"  // Slurm has accepted the run's first job
+	EventResume  = "resume"  // a user resumed the run
 	EventBegin   = "begin"   // an attempt began
-	EventEnd     = "end"     // an attempt ended; a second one for it, with a better known cause, replaces the first
-	EventRestart = "restart" // the agents start the workers again within the job
+	EventEnd     = "end"     // an attempt ended; a second event for the same attempt, with a better known cause, replaces the first
+	EventRestart = "restart" // the agents restart the workers within the job
 	EventRequeue = "requeue" // the job is about to be requeued
-	EventRefused = "refused" // Slurm did not do the requeue before this
-	EventGiveUp  = "give-up" // nothing more happens by itself
-	// other ranks or nodes than before are clearly slower than the rest, or none is any longer; the detail says which
+	EventRefused = "refused" // Slurm refused the requeue before this
+	EventGiveUp  = "give-up" // the run does not continue by itself
+	// other ranks or nodes than before are clearly slower than the rest, or none are any more; see the detail
 	EventStraggler = "straggler"
-	EventCancel    = "cancel" // a person asked Slurm to end the job
+	EventCancel    = "cancel" // a user asked Slurm to end the job
 
-	EventLink    = "link"     // Slurm has taken a further job of the run's chain, or a further array of its sweep
-	EventLinkEnd = "link-end" // the job of a link ends, and the next link goes on
+	EventLink    = "link"     // Slurm has accepted a further job of the run's chain, or a further array of its sweep
+	EventLinkEnd = "link-end" // the job of a link has ended, and the next link continues
 
-	EventSubmitting = "submitting" // Slurm is about to be asked to take a job; the detail is the event that follows where it does
-	EventNotTaken   = "not-taken"  // it did not
-	EventTooLate    = "too-late"   // it took a job after another command had claimed the run; that job must not begin
+	EventSubmitting = "submitting" // Slurm is about to be asked to accept a job; the detail is the event that follows if it does
+	EventNotTaken   = "not-taken"  // Slurm did not accept it
+	EventTooLate    = "too-late"   // Slurm accepted a job after another command had claimed the run; that job must not begin
 )
 
-// Append adds e to the ledger in one write, durably, in turn with other
-// processes. A line that a crash cut short stays alone: the new one begins after it.
+// Append durably adds e to the ledger in one write, taking turns with other processes. After a line that a crash has cut short it begins a
+// new one.
 func (d *Dir) Append(e Event) error {
 	return d.appendIf(e, func(*os.File) bool { return true })
 }
@@ -147,15 +147,15 @@ func (d *Dir) append(e Event, wanted func(ledger *os.File) bool) (err error) {
 	return f.Sync()
 }
 
-// openLedger opens the ledger to add to it. Root does so when it cancels the run of another user, who must not be able to have it write to
-// anything else by a link, nor get a ledger that only root can write to.
+// openLedger opens the ledger for appending. Root does so to cancel the run of another user. That user must not be able to redirect the
+// write by a link, or get a ledger that only root can write to.
 func (d *Dir) openLedger() (*os.File, error) {
 	path := filepath.Join(d.path, ledgerName)
 	dir, err := os.Lstat(d.path)
 	if err != nil {
 		return nil, err
 	}
-	flags := os.O_APPEND | os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // a pipe is not waited for
+	flags := os.O_APPEND | os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // does not wait for a pipe
 	if vfs.Owner(dir) == os.Geteuid() {
 		flags |= os.O_CREATE
 	}
@@ -173,7 +173,7 @@ func (d *Dir) openLedger() (*os.File, error) {
 	return f, nil
 }
 
-// endsMidLine reports whether the last line of f has no end.
+// endsMidLine reports whether the last line of f has no newline.
 func endsMidLine(f *os.File) (bool, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
@@ -184,8 +184,8 @@ func endsMidLine(f *os.File) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// SubmittedJob returns the job that the run was submitted as, if e records a submission, or that of a further link. A resume event may
-// also record that Slurm started the same job again; then ok is false.
+// SubmittedJob returns the job that the run was submitted as, if e records a submission, or that of a further link. A resume event may also
+// record that Slurm restarted the same job; then ok is false.
 func (e Event) SubmittedJob() (id string, ok bool) {
 	if e.Event != EventSubmit && e.Event != EventResume && e.Event != EventLink {
 		return "", false
@@ -193,7 +193,7 @@ func (e Event) SubmittedJob() (id string, ok bool) {
 	return strings.CutPrefix(e.Detail, "job ")
 }
 
-// Event is the ledger's line of an attempt's end.
+// Event returns the ledger's event for the end of an attempt.
 func (v Verdict) Event() Event {
 	return Event{
 		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Drain: v.Drain,
@@ -203,8 +203,8 @@ func (v Verdict) Event() Event {
 	}
 }
 
-// Ledger reads every event, oldest first; none where there is no ledger yet. An array's element has the cancels of
-// the array among its own. Lines that a crash cut short are left out.
+// Ledger reads all events, oldest first. It returns none if there is no ledger yet. The events of an array's element include the cancels of
+// the array. Lines that a crash has cut short are left out.
 func (d *Dir) Ledger() ([]Event, error) {
 	events, err := d.ownLedger()
 	if err != nil || d.root == nil {
@@ -217,8 +217,8 @@ func (d *Dir) Ledger() ([]Event, error) {
 	return withCancels(events, array), nil
 }
 
-// withCancels puts the cancels of an array where they belong among an element's events, by time. Those stay in their order: the clocks of
-// nodes differ.
+// withCancels inserts the cancels of an array among an element's events, by time. The element's events keep their order, because the clocks
+// of nodes differ.
 func withCancels(events, array []Event) []Event {
 	for _, cancel := range array {
 		if cancel.Event != EventCancel {
@@ -256,14 +256,14 @@ func parseLedger(data []byte) []Event {
 }
 
 const (
-	lockLimit     = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
+	lockLimit     = 3 * time.Second // many times what a line takes; only a stopped process holds the lock for longer
 	firstLockWait = 10 * time.Millisecond
-	lastLockWait  = 25 * time.Millisecond // on average half of that: a line takes less, and no waiter is to miss its turn for lockLimit
+	lastLockWait  = 25 * time.Millisecond // half of that on average: a line takes less, and no process may miss its turn for lockLimit
 )
 
-// waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and
-// brings the file up to date (flock(2)). Where the file system has no locks, or another process does not let go, f is written to without:
-// a line that may be lost is better than none.
+// waitForLock waits until no other process writes to f, and makes others wait until f is closed. On NFS that works between machines, and
+// brings the file up to date (flock(2)). If the file system has no locks, or another process does not release it, f is written to without
+// the lock: a line that may be lost is better than none.
 func waitForLock(f *os.File) {
 	limited, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()
@@ -275,19 +275,20 @@ func waitForLock(f *os.File) {
 	}
 }
 
-// lock takes f for who has opened it so.
+// lock locks f for the process that has opened it.
 func lock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
-// Why simulate itself does not begin a job again: whoever runs simulate may. They are details of EventGiveUp, which status knows them by.
+// Reasons for which simulate does not restart a job itself; another program that runs simulate may do so. They are details of EventGiveUp,
+// by which status recognizes them.
 const (
 	OwnDeadline   = "DDPBATCH_DEADLINE is that of simulate itself"
 	KilledAtLimit = "the batch script was killed at the time limit, before it could ask for a requeue"
 )
 
-// Details of a requeue, and of a link's end behind its job and before the reason, that are noted only as the next job begins: nobody lived
-// to do so before.
+// Details of a requeue, and of a link's end (after its job and before the reason), that are recorded only when the next job begins, because
+// no process could do so before.
 const (
 	RequeuedBySlurm = "by Slurm itself"
 	EndedUnsaid     = " did not live to say so: "

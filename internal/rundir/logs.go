@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// LogsPath is the folder of an attempt's logs.
+// LogsPath returns the directory of an attempt's logs.
 func (d *Dir) LogsPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), logsName) }
 
-// LogPath is the file that holds what one rank wrote in an attempt; stream is
-// "out" or "err". Host names come from Slurm's configuration and from users, so
-// whatever could leave the folder or hide the file is replaced by _.
+// LogPath returns the file with the output of one rank in an attempt. stream is "out" or "err". Host names come from Slurm's configuration
+// and from users, so characters that could leave the directory or hide the file are replaced by _.
 func (d *Dir) LogPath(attempt int, host string, rank int, stream string) string {
 	name := fmt.Sprintf("%s.%d.%s", fileName(host), rank, fileName(stream))
 	return filepath.Join(d.LogsPath(attempt), name)
 }
 
-// CheckLogPath is the file that holds what launch.check wrote on a node in an attempt.
+// CheckLogPath returns the file with the output of launch.check on a node in an attempt.
 func (d *Dir) CheckLogPath(attempt int, host string) string {
 	return filepath.Join(d.LogsPath(attempt), fileName(host)+".check.log")
 }
@@ -48,9 +47,9 @@ func fileName(s string) string {
 	return safe
 }
 
-// RankLog is the file of one stream of one rank in an attempt.
+// RankLog is the log file of one stream of one rank in an attempt.
 type RankLog struct {
-	Host   string // as it is in the file's name
+	Host   string // as in the file's name
 	Rank   int
 	Stream string // "out" or "err"
 	Path   string
@@ -59,8 +58,8 @@ type RankLog struct {
 // rankStreams are the streams of RankLog, in the order in which they are listed.
 var rankStreams = []string{"out", "err"}
 
-// RankLogs lists what the ranks of an attempt wrote, by rank, out before err. Files of other names are left out. There are none
-// of a rank that was never started.
+// RankLogs lists the logs of an attempt's ranks, sorted by rank, with out before err. It ignores files of other names. A rank that was
+// never started has no logs.
 func (d *Dir) RankLogs(attempt int) ([]RankLog, error) {
 	entries, err := os.ReadDir(d.LogsPath(attempt))
 	if err != nil {
@@ -80,7 +79,7 @@ func (d *Dir) RankLogs(attempt int) ([]RankLog, error) {
 	return logs, nil
 }
 
-// rankLog reads a name as LogPath makes it: <host>.<rank>.<stream>, where a host's name may have dots, too.
+// rankLog parses a name made by LogPath: <host>.<rank>.<stream>. The host may contain dots.
 func rankLog(name string) (RankLog, bool) {
 	rest, stream, ok := cutLast(name)
 	if !ok || !slices.Contains(rankStreams, stream) {

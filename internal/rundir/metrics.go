@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	// metricsTail is how much of the end of metrics.jsonl is read at first: a line has some 200 bytes.
+	// metricsTail is how much of the end of metrics.jsonl is read first. A line has about 200 bytes.
 	metricsTail = 64 << 10
-	// longTail is how much is read where that has no whole line with a step.
+	// longTail is how much is read if metricsTail has no complete line with a step.
 	longTail = 1 << 20
 )
 
-// Metrics is a line of metrics.jsonl, which rank 0 of the built-in trainer appends, or a program of the user's, of which no more than the
-// step is asked.
+// Metrics is a line of metrics.jsonl. The built-in trainer's rank 0 appends such lines, or the user's program, whose lines need only a
+// step.
 type Metrics struct {
-	Time          time.Time `json:"time"`    // of a line that has none: when the file was last changed
-	Attempt       int       `json:"attempt"` // of a line that has none: the one that had begun last then; 0: not known
-	Step          int64     `json:"step"`    // finished steps, over all attempts
-	Steps         int64     `json:"steps"`   // how many there will be; 0: not known
+	Time          time.Time `json:"time"`    // if a line has none: when the file was last changed
+	Attempt       int       `json:"attempt"` // if a line has none: the attempt that had begun last then; 0: not known
+	Step          int64     `json:"step"`    // finished steps in all attempts
+	Steps         int64     `json:"steps"`   // planned steps; 0: not known
 	Epoch         *int      `json:"epoch"`   // nil: not known
-	Loss          *float64  `json:"loss"`    // mean over the last steps; nil: not known, or no finite number
+	Loss          *float64  `json:"loss"`    // mean over the last steps; nil: not known or not finite
 	LR            float64   `json:"lr"`
-	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together; 0: not known, as of the others
-	CommShare     float64   `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
-	Overlap       float64   `json:"overlap"`       // of the communication, while gradients were computed, 0 to 1
-	LeftS         float64   `json:"left_s"`        // seconds that the steps to come take
+	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together; 0: not known, as for the next fields
+	CommShare     float64   `json:"comm_share"`    // share of the time for communication alone, 0 to 1
+	Overlap       float64   `json:"overlap"`       // share of the communication while gradients were computed, 0 to 1
+	LeftS         float64   `json:"left_s"`        // seconds that the remaining steps take
 }
 
-// OpenMetrics opens metrics.jsonl to append to, and ends the line that an attempt that died, or a full disk, has cut short.
+// OpenMetrics opens metrics.jsonl for appending. It first ends a line that a killed attempt or a full disk has cut short.
 func (d *Dir) OpenMetrics() (io.WriteCloser, error) {
 	f, err := os.OpenFile(d.MetricsPath(), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the metrics file: %w", err)
 	}
 	if cut, err := endsMidLine(f); err == nil && cut {
-		_, _ = f.Write([]byte{'\n'}) // where it fails, so will the metrics, which say so
+		_, _ = f.Write([]byte{'\n'}) // if this fails, so will writing the metrics, which reports it
 	}
 	return f, nil
 }
 
-// ReadMetrics opens metrics.jsonl to read it from its beginning. An error that is fs.ErrNotExist means that nothing has written one.
+// ReadMetrics opens metrics.jsonl for reading from the beginning. The error is fs.ErrNotExist if no metrics have been written.
 func (d *Dir) ReadMetrics() (*os.File, error) {
 	f, err := openFile(d.MetricsPath())
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *Dir) ReadMetrics() (*os.File, error) {
 	return f, nil
 }
 
-// LastMetrics reads the newest whole line of metrics.jsonl that has a step, and only the file's
-// end for it. It tells whether there was one.
+// LastMetrics reads the newest complete line of metrics.jsonl that has a step. It reads only the end of the file. It reports whether there
+// is such a line.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
 	for _, most := range []int64{metricsTail, longTail} {
 		tail, changed, err := d.metricsEnd(most)
@@ -77,7 +77,7 @@ func (d *Dir) LastMetrics() (Metrics, bool, error) {
 	return Metrics{}, false, nil
 }
 
-// complete adds what a program's newest line does not say, by when it was written.
+// complete adds what a program's newest line lacks, according to the time when it was written.
 func (d *Dir) complete(m Metrics, written time.Time) Metrics {
 	if m.Time.IsZero() {
 		m.Time = written
@@ -88,9 +88,9 @@ func (d *Dir) complete(m Metrics, written time.Time) Metrics {
 	return m
 }
 
-// attemptAt is the attempt that had begun last at a time of the file server's clock; 0: that is not known.
+// attemptAt returns the attempt that had begun last at a time of the file server's clock, or 0 if that is not known.
 func (d *Dir) attemptAt(at time.Time) int {
-	const far = 100 // attempts that have written nothing since
+	const far = 100 // attempts without output since
 	newest, err := d.NewestAttempt()
 	for n := newest; err == nil && n > max(0, newest-far); n-- {
 		if began, known := d.claimedAt(n); known && !at.Before(began) {
@@ -100,9 +100,9 @@ func (d *Dir) attemptAt(at time.Time) int {
 	return 0
 }
 
-// claimedAt is when an attempt was claimed, by the file server's clock: nobody changes the folder that its claimant made.
+// claimedAt returns when an attempt was claimed, by the file server's clock: the directory that its claimant made never changes.
 func (d *Dir) claimedAt(n int) (at time.Time, known bool) {
-	entries, _ := os.ReadDir(d.attemptPath(n)) // none: it is not known
+	entries, _ := os.ReadDir(d.attemptPath(n)) // no entries: not known
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), claimPrefix) {
 			return info.ModTime(), true
@@ -111,7 +111,8 @@ func (d *Dir) claimedAt(n int) (at time.Time, known bool) {
 	return time.Time{}, false
 }
 
-// metricsEnd reads up to so many bytes of the end of metrics.jsonl, and when that was last changed; none where there is no such file.
+// metricsEnd reads at most most bytes of the end of metrics.jsonl, and when that was last changed. It returns nothing if the file does not
+// exist.
 func (d *Dir) metricsEnd(most int64) (tail []byte, changed time.Time, err error) {
 	f, err := d.ReadMetrics()
 	if errors.Is(err, os.ErrNotExist) {
@@ -132,10 +133,11 @@ func (d *Dir) metricsEnd(most int64) (tail []byte, changed time.Time, err error)
 	return tail, changed, nil
 }
 
-// maxMetrics is how much of the end of metrics.jsonl is read for what a metric was in the course of a run.
+// maxMetrics is how much of the end of metrics.jsonl is read for a metric's values in the course of a run.
 const maxMetrics = 16 << 20
 
-// MetricValues are the numbers that metrics.jsonl has by a name, oldest first, less those of before the run began anew.
+// MetricValues returns the numbers that metrics.jsonl has under a name, oldest first, without those from before the run last started
+// without a checkpoint.
 func (d *Dir) MetricValues(name string) (values []float64, err error) {
 	data, _, err := d.metricsEnd(maxMetrics)
 	for line := range bytes.Lines(data) {
@@ -146,7 +148,7 @@ func (d *Dir) MetricValues(name string) (values []float64, err error) {
 	return values, err
 }
 
-// LastMetric is the newest of MetricValues, as far as the file's end has one.
+// LastMetric returns the newest of MetricValues, if the end of the file has one.
 func (d *Dir) LastMetric(name string) (value float64, ok bool, err error) {
 	data, _, err := d.metricsEnd(metricsTail)
 	for len(data) > 0 && !ok {
@@ -158,7 +160,7 @@ func (d *Dir) LastMetric(name string) (value float64, ok bool, err error) {
 	return value, ok, err
 }
 
-// metricIn is the number of that name in a line of metrics.jsonl, unless the run has begun anew since.
+// metricIn returns the number of that name in a line of metrics.jsonl, unless the run has started without a checkpoint since.
 func (d *Dir) metricIn(line []byte, name string) (value float64, ok bool) {
 	if quoted, err := json.Marshal(name); err != nil || !bytes.Contains(line, quoted) {
 		return 0, false
@@ -171,7 +173,7 @@ func (d *Dir) metricIn(line []byte, name string) (value float64, ok bool) {
 	return value, ok
 }
 
-// MetricNames are the names of the numbers in the newest lines of metrics.jsonl, in no order.
+// MetricNames returns the names of the numbers in the newest lines of metrics.jsonl, in no particular order.
 func (d *Dir) MetricNames() ([]string, error) {
 	data, _, err := d.metricsEnd(metricsTail)
 	numbers := map[string]bool{}
@@ -185,8 +187,8 @@ func (d *Dir) MetricNames() ([]string, error) {
 	return slices.Collect(maps.Keys(numbers)), err
 }
 
-// StepOf is the last step that an attempt told of; 0 where it told of none. Once a later attempt has told of one it is
-// not known any more.
+// StepOf returns the last step that an attempt has written, or 0 if it has written none. It is no longer known once a later attempt has
+// written a step.
 func (d *Dir) StepOf(attempt int) (int64, error) {
 	last, ok, err := d.LastMetrics()
 	if err != nil || !ok || last.Attempt != attempt {
@@ -195,8 +197,7 @@ func (d *Dir) StepOf(attempt int) (int64, error) {
 	return last.Step, nil
 }
 
-// lastMetrics finds the last line of data that is whole and has a step. A line that was cut at
-// either end is no JSON object.
+// lastMetrics finds the last complete line of data that has a step. A line that is cut at either end is not a JSON object.
 func lastMetrics(data []byte) (Metrics, bool) {
 	for len(data) > 0 {
 		data = bytes.TrimSuffix(data, []byte{'\n'})
@@ -209,8 +210,8 @@ func lastMetrics(data []byte) (Metrics, bool) {
 	return Metrics{}, false
 }
 
-// parseMetrics reads a line; nil: it is no JSON object. Python's json.dumps writes NaN, Infinity and -Infinity, too, which are none: they
-// count as null.
+// parseMetrics parses a line. It returns nil if that is not a JSON object. Python's json.dumps also writes NaN, Infinity and -Infinity,
+// which are not JSON: they become null.
 func parseMetrics(line []byte) (all map[string]any) {
 	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
 		return nil
@@ -221,7 +222,7 @@ func parseMetrics(line []byte) (all map[string]any) {
 	return all
 }
 
-// UnmarshalMetrics is json.Unmarshal of a line that may have Python's NaN, Infinity and -Infinity, which count as null.
+// UnmarshalMetrics is json.Unmarshal for a line that may have Python's NaN, Infinity and -Infinity, which become null.
 func UnmarshalMetrics(line []byte, to any) error {
 	if bytes.Contains(line, []byte("NaN")) || bytes.Contains(line, []byte("Infinity")) {
 		line = withoutNonFinite(line)
@@ -229,7 +230,7 @@ func UnmarshalMetrics(line []byte, to any) error {
 	return json.Unmarshal(line, to)
 }
 
-// withoutNonFinite puts null for each number that is none in JSON, and leaves texts as they are.
+// withoutNonFinite replaces NaN, Infinity and -Infinity by null, except within strings.
 func withoutNonFinite(line []byte) []byte {
 	out := make([]byte, 0, len(line)+8)
 	inText := false
@@ -254,13 +255,13 @@ next:
 	return out
 }
 
-// metricsOf takes from a line what is as it should be; false: it has no step.
+// metricsOf takes the valid members of a line. ok is false if it has no step.
 func metricsOf(all map[string]any) (m Metrics, ok bool) {
 	number := func(name string) float64 {
 		value, _ := all[name].(float64)
 		return value
 	}
-	whole := func(name string) int64 { // 0: what is none
+	whole := func(name string) int64 { // 0 for invalid numbers
 		if value := number(name); value > 0 && value < 1<<53 {
 			return int64(value)
 		}
@@ -284,12 +285,13 @@ func metricsOf(all map[string]any) (m Metrics, ok bool) {
 		m.Loss = &loss
 	}
 	if text, given := all["time"].(string); given {
-		m.Time, _ = time.Parse(time.RFC3339, text) // else it has none
+		m.Time, _ = time.Parse(time.RFC3339, text) // the zero time if there is none
 	}
 	return m, true
 }
 
-// LastSign is when an attempt last left a trace: a line of metrics, or a change of a file of its own, its ranks' logs among them. Zero: it
+// LastSign returns when an attempt last left a trace: a line of metrics, or a change of one of its files, including its ranks' logs. It
+// returns the zero time if there is none.
 // left none.
 func (d *Dir) LastSign(attempt int) (time.Time, error) {
 	var last time.Time

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Name is something by which [Find] knows a run: a job id, or the name of a run directory.
+// Name is a name by which [Find] finds a run: a job ID, or the name of a run directory.
 type Name struct {
 	Text string
-	Job  string // the job's name, of an id; "" of a directory
+	Job  string // of a job ID: the job's name; of a directory: ""
 }
 
-// Names are those below parent that begin with prefix: job ids, the newest first, then run directories, the newest first; after "123_" the
-// elements of the array 123. They are told from the names of files alone, without a look into any run, so that thousands take no time. What
-// has a name that ddpbatch gives to nothing is left out, and a parent that cannot be read has none.
+// Names returns the names below parent that begin with prefix: job IDs, newest first, then run directories, newest first; after "123_" it
+// returns the elements of array 123. It uses only the names of files and opens no run, so that thousands of runs take no time. Names that
+// ddpbatch does not use are left out. A parent that cannot be read has no names.
 func Names(parent, prefix string) []Name {
 	if job, index, ok := strings.Cut(prefix, "_"); ok && jobID().MatchString(job) {
 		return elementNames(parent, job, index)
@@ -35,7 +35,7 @@ func Names(parent, prefix string) []Name {
 			others = append(others, Name{Text: run})
 		}
 	}
-	// of numbers without leading zeros
+	// for numbers without leading zeros
 	newestFirst := func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) }
 	slices.SortFunc(ids, func(a, b Name) int { return cmp.Or(newestFirst(a.Text, b.Text), cmp.Compare(a.Job, b.Job)) })
 	ids = slices.CompactFunc(ids, func(a, b Name) bool { return a.Text == b.Text }) // a rebuilt cluster counts from 1 again
@@ -45,16 +45,16 @@ func Names(parent, prefix string) []Name {
 	return append(ids, others...)
 }
 
-// plainID reports whether text is the id of a whole job.
+// plainID reports whether text is the ID of a whole job.
 func plainID(text string) bool { return jobID().MatchString(text) && !strings.ContainsAny(text, "_+") }
 
-// madeAt is the part of a run directory's name that tells when it was made.
+// madeAt returns the part of a run directory's name that says when it was created.
 func madeAt(name string) string {
 	rest := name[:strings.LastIndexByte(name, '-')]
 	return rest[len(rest)-len("20261121-101500"):]
 }
 
-// elementNames are the elements of the array job whose indices begin with prefix.
+// elementNames returns the elements of the array job whose indices begin with prefix.
 func elementNames(parent, job, prefix string) (names []Name) {
 	_, links, _ := listNames(parent)
 	for _, link := range links {
@@ -62,7 +62,7 @@ func elementNames(parent, job, prefix string) (names []Name) {
 		if !ok || id != job {
 			continue
 		}
-		entries, _ := os.ReadDir(filepath.Join(parent, link, tasksName)) // none: it is no array, or none has begun
+		entries, _ := os.ReadDir(filepath.Join(parent, link, tasksName)) // no entries: not an array, or no element has begun
 		var indices []int
 		for _, entry := range entries {
 			index, err := strconv.Atoi(entry.Name())
@@ -82,8 +82,8 @@ func elementNames(parent, job, prefix string) (names []Name) {
 	return names
 }
 
-// pieceOf tells which elements of a run an array job has, where the run is submitted as several: from offset, size at most. A size of 0: it
-// is not.
+// pieceOf returns which elements of a run an array job has, if the run is submitted as several arrays: size at most, starting at offset.
+// size is 0 if it is not.
 func pieceOf(path, job string) (offset, size int) {
 	run, err := Open(path)
 	if err != nil {

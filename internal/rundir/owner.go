@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// ErrExposed: another user owns, or can replace, what a command is about to run or to change. It is vfs.ErrExposed, too.
+// ErrExposed means that another user owns, or can replace, what a command is about to run or to change. It matches vfs.ErrExposed too.
 var ErrExposed error = exposed{}
 
 type exposed struct{}
@@ -19,7 +19,7 @@ type exposed struct{}
 func (exposed) Error() string        { return "another user could decide what is run" }
 func (exposed) Is(target error) bool { return target == vfs.ErrExposed }
 
-// OpenOwn is Open for who acts on the run, and starts its program: see [Dir.CheckOwn].
+// OpenOwn is Open for commands that act on the run and start its program: see [Dir.CheckOwn].
 func OpenOwn(path string) (*Dir, error) {
 	d, err := Open(path)
 	if err != nil {
@@ -28,8 +28,7 @@ func OpenOwn(path string) (*Dir, error) {
 	return d, d.CheckOwn()
 }
 
-// CheckOwn returns ErrExposed unless the run is the caller's (see [Dir.CheckOwner]), and nobody else can put another directory in its
-// place.
+// CheckOwn returns ErrExposed unless the run is the caller's (see [Dir.CheckOwner]) and nobody else can replace its directory by another.
 func (d *Dir) CheckOwn() error {
 	if err := d.CheckOwner(); err != nil {
 		return err
@@ -37,8 +36,8 @@ func (d *Dir) CheckOwn() error {
 	return checkParent(filepath.Dir(d.Whole().path))
 }
 
-// CheckOwner returns ErrExposed unless directory, spec and program of the run, and its copy of the code where it has one, belong to the
-// caller, and nobody else can write to them.
+// CheckOwner returns ErrExposed unless the run's directory, spec and program, and its copy of the code if it has one, belong to the caller,
+// and nobody else can write to them.
 func (d *Dir) CheckOwner() error {
 	r := d.Whole()
 	code := filepath.Join(r.path, CodeName)
@@ -48,7 +47,7 @@ func (d *Dir) CheckOwner() error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("look whose run it is: %w", err)
+			return fmt.Errorf("read the owner of the run: %w", err)
 		}
 		if err := checkUser(info, path); err != nil {
 			return err
@@ -65,14 +64,14 @@ func (d *Dir) CheckOwner() error {
 
 func checkUser(info fs.FileInfo, path string) error {
 	if uid := vfs.Owner(info); uid != os.Geteuid() {
-		return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this", ErrExposed,
+		return fmt.Errorf("%w: %s belongs to user %d, and this command runs as user %d; only the run's owner may do this", ErrExposed,
 			path, uid, os.Geteuid())
 	}
 	return nil
 }
 
-// CheckCancel returns ErrExposed unless the run directory belongs to the caller, or the caller is root. A cancel starts nothing of the run,
-// so that it is possible also where its program is gone or others can write to it.
+// CheckCancel returns ErrExposed unless the run directory belongs to the caller, or the caller is root. A cancel does not start the run's
+// program, so it is possible even if that is gone or others can write to it.
 func (d *Dir) CheckCancel() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -80,7 +79,7 @@ func (d *Dir) CheckCancel() error {
 	path := d.Whole().path
 	info, err := os.Lstat(path)
 	if err != nil {
-		return fmt.Errorf("look whose run it is: %w", err)
+		return fmt.Errorf("read the owner of the run: %w", err)
 	}
 	return checkUser(info, path)
 }
@@ -88,7 +87,7 @@ func (d *Dir) CheckCancel() error {
 // IsOwn reports whether the run directory belongs to the caller.
 func (d *Dir) IsOwn() bool { return d.Owner() == os.Geteuid() }
 
-// Owner is the user id of the run directory's owner; -1 where it is not known.
+// Owner returns the user ID of the run directory's owner, or -1 if it is not known.
 func (d *Dir) Owner() int {
 	info, err := os.Lstat(d.Whole().path)
 	if err != nil {
@@ -97,11 +96,12 @@ func (d *Dir) Owner() int {
 	return vfs.Owner(info)
 }
 
-// ExposedAbove says which folder above the one that runs are in another user can change: "" where none is.
+// ExposedAbove returns a directory above the one that holds the runs that another user can change, or "" if there is none.
 func (d *Dir) ExposedAbove() string { return vfs.ExposedAbove(filepath.Dir(d.Whole().path)) }
 
-// checkLink returns ErrExposed where another user's link stands for what is not theirs: the caller's own run, say, but another than its
-// name tells. What is not beside the link may be theirs when this looks, and lead elsewhere after that, by a folder on the way.
+// checkLink returns ErrExposed if another user's link points to something that is not that user's, for example to a run of the caller other
+// than its name says. It also refuses a target that is not next to the link: it might be the user's now, and point elsewhere after this
+// check, by a directory on the way.
 func checkLink(link fs.FileInfo, path, target string) error {
 	info, err := os.Lstat(target)
 	if err != nil || vfs.Trusted(link) {
@@ -118,13 +118,13 @@ func checkLink(link fs.FileInfo, path, target string) error {
 		ErrExposed, path, vfs.Owner(link), vfs.Owner(info))
 }
 
-// makeParent makes the folder that run directories are in, and what is missing above it, with mode 0755 whatever umask, setgid bit and
-// default ACL ask for. One that is there must be such that nobody else can replace what is in it.
+// makeParent creates the directory that holds run directories, and missing directories above it, with mode 0755 regardless of umask, setgid
+// bit and default ACL. An existing one must not let others replace what is in it.
 func makeParent(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
 		if err := makeParent(filepath.Dir(path)); err != nil && !errors.Is(err, ErrExposed) {
-			return err // but one that is there already is merely warned of
+			return err // for an existing directory above it there is only a warning
 		}
 		err = os.Mkdir(path, 0o755)
 	}
@@ -134,7 +134,7 @@ func makeParent(path string) error {
 	case err != nil:
 		return err
 	}
-	// By descriptor: in a place that others write to, another folder may have the name by now.
+	// By descriptor: where others can write, another directory may have the name by now.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -149,8 +149,8 @@ func makeParent(path string) error {
 	return checkParent(path)
 }
 
-// checkParent returns ErrExposed where another user can replace what is in the folder path: its owner can, and who may write to it, unless
-// it has the sticky bit, by which only their owners remove and rename what is in it.
+// checkParent returns ErrExposed if another user can replace entries of the directory path. Its owner can, and so can others who may write
+// to it, unless it has the sticky bit, with which only the owners of entries may remove and rename them.
 func checkParent(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// SlurmIndex is the index by which Slurm knows an element of the run's array, in the array that it is part of: the elements of a sweep that
-// is submitted as several arrays are counted through, while each array of Slurm's begins at 0 (Spec.ArraySize).
+// SlurmIndex returns the index that Slurm uses for an element of the run's array, in the array job that it is part of. The elements of a
+// sweep that is submitted as several arrays are numbered consecutively, while each array job begins at 0 (Spec.ArraySize).
 func (d *Dir) SlurmIndex(element int) int {
 	if size := d.Spec().ArraySize; size > 0 {
 		return element % size
@@ -15,7 +15,7 @@ func (d *Dir) SlurmIndex(element int) int {
 	return element
 }
 
-// Offsets are the elements that the run's array jobs begin at, where it is submitted as several; nil where it is not.
+// Offsets returns the first element of each of the run's array jobs, if it is submitted as several, and otherwise nil.
 func (d *Dir) Offsets() (map[string]int, error) {
 	size := d.Spec().ArraySize
 	if size <= 0 {
@@ -36,7 +36,7 @@ func (d *Dir) Offsets() (map[string]int, error) {
 	return offsets, nil
 }
 
-// ElementOf is the element of the run's array that a job id of Slurm's means, such as 12_3; offsets are what Offsets returns.
+// ElementOf returns the element of the run's array that one of Slurm's job IDs, such as 12_3, means. offsets is the result of Offsets.
 func ElementOf(id string, offsets map[string]int) (int, error) {
 	job, number, _ := strings.Cut(id, "_")
 	index, err := strconv.Atoi(number)

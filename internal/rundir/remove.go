@@ -13,12 +13,12 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// removedPrefix begins the name of a run that is being removed. No run has such a name, so that what a removal has left half done passes
-// for none; LeftRemovals finds it.
+// removedPrefix begins the name of a run that is being removed. No run has such a name, so that a half-removed one is not taken for a run;
+// LeftRemovals finds it.
 const removedPrefix = ".removed-"
 
-// Remove removes the run directory with all that is in it, and the links of job ids that lead to it. It follows no link. A process that
-// ends in its middle leaves what nobody takes for a run, and RemoveLeft removes. The caller has made sure that nobody needs the run.
+// Remove removes the run directory with everything in it, and the links from job IDs to it. It follows no links. If the process ends in the
+// middle, the remains are not taken for a run, and RemoveLeft removes them. The caller must make sure that nobody needs the run.
 func (d *Dir) Remove() error {
 	whole := d.Whole()
 	if !whole.IsOwn() {
@@ -41,7 +41,7 @@ func (d *Dir) Remove() error {
 	return nil
 }
 
-// removeLinks removes the links beside a run that lead to it.
+// removeLinks removes the links next to a run that point to it.
 func removeLinks(parent *os.Root, run string) error {
 	entries, err := fs.ReadDir(parent.FS(), ".")
 	for _, e := range entries {
@@ -55,7 +55,7 @@ func removeLinks(parent *os.Root, run string) error {
 	return err
 }
 
-// LeftRemovals are the folders in parent that removals of the caller's have left half done, by their paths.
+// LeftRemovals returns the paths of the directories in parent that interrupted removals by the caller have left.
 func LeftRemovals(parent string) (paths []string, err error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, os.ErrNotExist) {
@@ -70,7 +70,7 @@ func LeftRemovals(parent string) (paths []string, err error) {
 	return paths, err
 }
 
-// RemoveLeft removes what LeftRemovals has found, and the links that led to it.
+// RemoveLeft removes a directory that LeftRemovals has found, and the links to it.
 func RemoveLeft(path string) error {
 	parent, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -81,8 +81,8 @@ func RemoveLeft(path string) error {
 	return errors.Join(removeLinks(parent, run), parent.RemoveAll(filepath.Base(path)))
 }
 
-// LastChange is when something happened to the run last: in its ledger, its metrics, its checkpoints or its newest attempt, or in those of
-// its elements; the time of its creation where nothing has.
+// LastChange returns when something last happened to the run: in its ledger, metrics, checkpoints or newest attempt, or in those of its
+// elements. If nothing has, it returns the time of its creation.
 func (d *Dir) LastChange() (time.Time, error) {
 	whole := d.Whole()
 	newest := whole.spec.Created
@@ -111,7 +111,7 @@ func (d *Dir) LastChange() (time.Time, error) {
 	return newest, nil
 }
 
-// modTime is when a file, or a folder's list of files, was changed last; zero: that is not known.
+// modTime returns when a file, or a directory's list of entries, was last changed, or the zero time if that is not known.
 func modTime(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func modTime(path string) time.Time {
 	return info.ModTime()
 }
 
-// Size is how many bytes the files of the run take, as far as they can be read. Links are not followed.
+// Size returns how many bytes the run's files take, as far as they can be read. It does not follow links.
 func (d *Dir) Size() (bytes int64) {
 	root, err := os.OpenRoot(d.Whole().path)
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *Dir) Size() (bytes int64) {
 	defer root.Close()
 	_ = fs.WalkDir(root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // what cannot be read is not counted
+			return nil // files that cannot be read do not count
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			bytes += info.Size()

@@ -12,10 +12,10 @@ import (
 const (
 	specSchema = 1
 	maxSpec    = 16 << 20 // bytes; a job with every option is a few KiB
-	maxForeign = 1 << 20  // bytes of the spec of another user, who may have many
+	maxForeign = 1 << 20  // bytes of another user's spec, who may have many
 )
 
-// Spec is spec.json: what submit decided, for every later command.
+// Spec is spec.json: what submit decided, for all later commands.
 type Spec struct {
 	Schema   int            `json:"schema"` // 1
 	Run      string         `json:"run"`    // the run directory's own name
@@ -25,36 +25,36 @@ type Spec struct {
 	Version  string         `json:"version"`
 	SHA256   string         `json:"sha256"`             // of bin/ddpbatch, in hexadecimal
 	Source   string         `json:"source"`             // the job file that was submitted; absolute
-	Sets     []string       `json:"sets,omitempty"`     // what --set laid over it, in order
-	Defaults []DefaultsFile `json:"defaults,omitempty"` // what the job was laid over, the later over the earlier
-	// the text that the batch script is rendered from, where it is not ddpbatch's
+	Sets     []string       `json:"sets,omitempty"`     // --set overrides, in order
+	Defaults []DefaultsFile `json:"defaults,omitempty"` // defaults for the job; later files take precedence
+	// the template of the batch script, if it is not ddpbatch's
 	Template string `json:"template,omitempty"`
-	// what the newest resume --set has changed, until an attempt has run with it
+	// what the newest resume --set replaced, until an attempt has run with it
 	Before *Overridden `json:"before,omitempty"`
-	// the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
+	// the attempt from which on a resume --set checkpoint.resume="never" ignores earlier checkpoints; 0: the first
 	Anew         int         `json:"anew,omitempty"`
-	AnewElements map[int]int `json:"anew_elements,omitempty"` // that of each element of an array, by its index
-	// of each element the first attempt with what a resume --set of the whole array gave even finished ones to do
+	AnewElements map[int]int `json:"anew_elements,omitempty"` // the same for each element of an array, by its index
+	// for each element the first attempt with a resume --set of the whole array that gave even finished elements something to do
 	MoreElements map[int]int `json:"more_elements,omitempty"`
-	Clusters     string      `json:"clusters,omitempty"`   // that the job may be submitted to, "a,b"; "": the default cluster
+	Clusters     string      `json:"clusters,omitempty"`   // to which the job may be submitted, "a,b"; "": the default cluster
 	ArraySize    int         `json:"array_size,omitempty"` // how many elements each of a sweep's arrays has; 0: it is one array
-	// flags of simulate that say what the pretend job is like; of kind "simulate" alone
+	// simulate's flags that describe the pretend job; only for kind "simulate"
 	Pretend []string        `json:"pretend,omitempty"`
-	WorkDir string          `json:"workdir"` // the job's; ranks run there, or in the copy of it below code/; absolute
+	WorkDir string          `json:"workdir"` // the job's; ranks run there, or in its copy below code/; absolute
 	Nodes   int             `json:"nodes"`
-	Job     json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
+	Job     json.RawMessage `json:"job"` // the whole job, as resolved by internal/jobfile
 }
 
-// DefaultsFile holds keys for jobs that do not say otherwise: those of the site, or of the user.
+// DefaultsFile is a file of defaults for jobs: the site's or the user's.
 type DefaultsFile struct {
 	Name string `json:"name"`           // its path
-	Site bool   `json:"site,omitempty"` // it is the site's, which may forbid keys
+	Site bool   `json:"site,omitempty"` // the site's, which may forbid keys
 	Text string `json:"text"`
 }
 
-// Overridden is the part of a spec that a resume changes: by --set, and of a simulated run by simulate's flags, too.
+// Overridden is the part of a spec that a resume changes: by --set and, for a simulated run, by simulate's flags.
 type Overridden struct {
-	Element      *int            `json:"element,omitempty"` // of an array, which alone is resumed with the change; nil: all of the run is
+	Element      *int            `json:"element,omitempty"` // the only array element with the change; nil: the whole run
 	Sets         []string        `json:"sets,omitempty"`
 	Anew         int             `json:"anew,omitempty"`
 	AnewElements map[int]int     `json:"anew_elements,omitempty"`
@@ -66,10 +66,10 @@ type Overridden struct {
 	Job          json.RawMessage `json:"job"`
 }
 
-// Override lays a changed job over the spec, on trial until [Dir.FinalizeOverride].
+// Override applies a change to the spec, on trial until [Dir.FinalizeOverride].
 func (s Spec) Override(o Overridden) Spec {
 	before := s.Before
-	if before == nil { // else no attempt has finalized the one before
+	if before == nil { // otherwise no attempt has finalized the previous one
 		before = &Overridden{
 			Sets: s.Sets, Anew: s.Anew, AnewElements: s.AnewElements, MoreElements: s.MoreElements,
 			Pretend: s.Pretend, Clusters: s.Clusters, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job,
@@ -87,9 +87,9 @@ func (s Spec) with(o Overridden) Spec {
 	return s
 }
 
-// FinalizeOverride ends the trial of the newest Override: it stays, or, where the checkpoints of d do not fit it,
-// what was before it comes back, lest every later resume is refused, too. An element of an array
-// has no say in what another is resumed with: it may have run without.
+// FinalizeOverride ends the trial of the newest Override. The change stays if the checkpoints of d fit it. If not, what it replaced comes
+// back, so that later resumes are not refused too. An array element does not decide about a change made for another element, because it may
+// have run without the change.
 func (d *Dir) FinalizeOverride(fits bool) error {
 	s := d.Spec()
 	if s.Before == nil {
@@ -105,11 +105,11 @@ func (d *Dir) FinalizeOverride(fits bool) error {
 	return d.WriteSpec(s)
 }
 
-// jobName is what job.toml allows as a name. Nothing in it can leave the parent directory. It is compiled when it is first needed: counted
-// repetitions take long to compile, and most processes never need it.
+// jobName matches valid job names. Nothing in them can leave the parent directory. It is compiled when first needed: counted repetitions
+// take long to compile, and most processes never need it.
 var jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
 
-// IsJobName reports whether a job may be called so.
+// IsJobName reports whether name is a valid job name.
 func IsJobName(name string) bool { return jobName().MatchString(name) }
 
 func parseSpec(data []byte) (Spec, error) {
@@ -123,9 +123,9 @@ func parseSpec(data []byte) (Spec, error) {
 func (s Spec) check() error {
 	switch {
 	case s.Schema != specSchema:
-		return fmt.Errorf("schema is %d where this ddpbatch knows %d: use the run's own bin/ddpbatch", s.Schema, specSchema)
+		return fmt.Errorf("schema is %d, but this ddpbatch supports %d: use the run's own bin/ddpbatch", s.Schema, specSchema)
 	case !IsJobName(s.Name):
-		return fmt.Errorf("name %q is not 1 to 64 of A-Z a-z 0-9 . _ - that begin with neither . nor -", s.Name)
+		return fmt.Errorf("name %q must be 1 to 64 of the characters A-Z a-z 0-9 . _ - and must not begin with . or -", s.Name)
 	case s.Nodes < 0:
 		return fmt.Errorf("nodes is %d", s.Nodes)
 	}

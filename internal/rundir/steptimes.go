@@ -21,23 +21,23 @@ import (
 const (
 	stepTimesName = "steps.jsonl"
 
-	// maxStepLine is more than what 4096 ranks take: 4 numbers of 9 bytes each, and the name of a host, of up to 63.
+	// maxStepLine is enough for 4096 ranks: 4 numbers of 9 bytes each, and the name of a host, of up to 63 bytes.
 	maxStepLine = 512 << 10
-	// stepTimesPart is after how many bytes of steps.jsonl its windows get twice as long: a window of a minute and 512 ranks fill 24 MB in
-	// two weeks.
+	// stepTimesPart is the number of bytes of steps.jsonl after which the windows become twice as long. With windows of a minute, 512 ranks
+	// fill 24 MB in two weeks.
 	stepTimesPart = 4 << 20
-	// maxStepTimes is where steps.jsonl ends for good.
+	// maxStepTimes is the largest size of steps.jsonl.
 	maxStepTimes = 40 << 20
-	// firstStepWindow is the shortest window of a file with nothing in it.
+	// firstStepWindow is the shortest window, used in an empty file.
 	firstStepWindow = time.Second
-	// stepWindow is the length of a window once an attempt has run for some minutes, in a short file.
+	// stepWindow is the length of a window in a short file, once an attempt has run for some minutes.
 	stepWindow = time.Minute
 )
 
-// Seconds are lengths of time by rank. 0 stands for one that is not known. In a file they have three significant digits.
+// Seconds are durations by rank; 0 means not known. In a file they have three significant digits.
 type Seconds []float64
 
-// MarshalJSON writes what is no length of time as 0.
+// MarshalJSON writes values that are not durations as 0.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	out := []byte{'['}
 	for i, value := range s {
@@ -52,19 +52,19 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// StepTimes is a line of steps.jsonl, which agent 0 appends: how long the steps of each rank took on average, in one window of time. Slices
-// are indexed by rank and have one length; those of the parts may be nil, where no rank says how its steps divide.
+// StepTimes is a line of steps.jsonl, which agent 0 appends: the average duration of each rank's steps in one window of time. Slices are
+// indexed by rank and have the same length. Those of the parts are nil if no rank reports the parts of its steps.
 type StepTimes struct {
-	Time    time.Time `json:"time"` // when the window ended, by agent 0's clock
+	Time    time.Time `json:"time"` // end of the window, by agent 0's clock
 	Attempt int       `json:"attempt"`
 	Step    int64     `json:"step"`            // the highest step that a rank had finished by then
-	WindowS float64   `json:"window_s"`        // how long the window was
-	Hosts   []string  `json:"hosts,omitempty"` // by rank; in the file only in the first line, and where they change
-	// from one step's end to the next one's, evaluations and saves between them included
+	WindowS float64   `json:"window_s"`        // length of the window
+	Hosts   []string  `json:"hosts,omitempty"` // by rank; in the file only in the first line, and when they change
+	// from the end of one step to the end of the next, including evaluations and saves between them
 	StepS      Seconds     `json:"step_s"`
-	ComputeS   Seconds     `json:"compute_s,omitempty"` // of that: forward, backward and the optimizer
-	InputS     Seconds     `json:"input_s,omitempty"`   // waiting for the loader
-	CommS      Seconds     `json:"comm_s,omitempty"`    // waiting for other ranks, with nothing else going on
+	ComputeS   Seconds     `json:"compute_s,omitempty"` // part of it: forward, backward and the optimizer
+	InputS     Seconds     `json:"input_s,omitempty"`   // part of it: waiting for the loader
+	CommS      Seconds     `json:"comm_s,omitempty"`    // part of it: waiting for other ranks, with nothing else going on
 	Stragglers []Straggler `json:"stragglers,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type StepTimes struct {
 type Straggler struct {
 	Rank  int     `json:"rank"` // -1: all ranks of the host
 	Host  string  `json:"host"`
-	Times float64 `json:"times"`          // how long its steps take, without its waiting for others where that is known, by the median's
+	Times float64 `json:"times"`          // duration of its steps relative to the median, without its waiting for others if that is known
 	Part  string  `json:"part,omitempty"` // PartCompute, PartInput or PartComm; "": not known
 }
 
@@ -96,19 +96,19 @@ func (s Straggler) String() string {
 	return line
 }
 
-// IsFresh reports whether, of a job that runs, s is what its ranks are like at now: the line after it is not overdue. There is none where
-// no rank finishes a step any longer, or the file is full.
+// IsFresh reports whether s still describes the ranks of a running job: that is, whether the line after it is not overdue. That line does
+// not come if no rank finishes a step any more, or the file is full.
 func (s *StepTimes) IsFresh(now time.Time) bool {
-	const windows, atLeast = 2, 60 // seconds, which a file server's client may take to show what another node has written
+	const windows, atLeast = 2, 60 // seconds; a file server's client may take so long to show what another node has written
 	return now.Sub(s.Time).Seconds() <= max(windows*s.WindowS, atLeast)
 }
 
-// StepTimesPath is where agent 0 appends the ranks' step times, a JSON object a line.
+// StepTimesPath returns the file to which agent 0 appends the ranks' step times, one JSON object per line.
 func (d *Dir) StepTimesPath() string { return filepath.Join(d.path, stepTimesName) }
 
-// AppendStepTimes adds a line to steps.jsonl, for an attempt that has not been superseded ([ErrSuperseded]). It returns how long the next
-// window must be at the least: it grows with the age of the attempt, so that a short one has many windows, too, and with the size of the
-// file, which so stays small. A file of 40 MB gets no more lines, which is no error.
+// AppendStepTimes adds a line to steps.jsonl, if the attempt has not been superseded ([ErrSuperseded]). It returns the least length of the
+// next window. That grows with the age of the attempt, so that a short one has many windows too, and with the size of the file, which so
+// stays small. A file of 40 MB gets no more lines; that is not an error.
 func (d *Dir) AppendStepTimes(s StepTimes, age time.Duration) (window time.Duration, err error) {
 	size, err := d.appendStepTimes(s)
 	if err != nil {
@@ -117,9 +117,9 @@ func (d *Dir) AppendStepTimes(s StepTimes, age time.Duration) (window time.Durat
 	return stepWindowAfter(size, age), nil
 }
 
-// stepWindowAfter is how long a window is in a file of that size, in an attempt of that age.
+// stepWindowAfter returns the length of a window in a file of that size and an attempt of that age.
 func stepWindowAfter(size int64, age time.Duration) time.Duration {
-	const share = 5 // of the age: some twenty lines before windows have their full length
+	const share = 5 // of the age: about twenty lines before windows have their full length
 	return max(firstStepWindow, min(age/share, stepWindow)) << min(max(0, size)/stepTimesPart, maxStepTimes/stepTimesPart)
 }
 
@@ -160,8 +160,8 @@ func (d *Dir) appendStepTimes(s StepTimes) (size int64, err error) {
 	return info.Size() + int64(n), err
 }
 
-// StepTimes reads the newest lines of steps.jsonl, most at the most, oldest first; none where there is no such file. Each has its Hosts,
-// which lines share, so far as the lines that were read tell them. What is no whole line is left out.
+// StepTimes reads the newest lines of steps.jsonl, at most most of them, oldest first. It returns none if the file does not exist. Each
+// line has its Hosts, as far as the lines that were read contain them; lines share these slices. Invalid lines are left out.
 func (d *Dir) StepTimes(most int) ([]StepTimes, error) {
 	f, err := openFile(d.StepTimesPath())
 	if errors.Is(err, os.ErrNotExist) {
@@ -178,7 +178,7 @@ func (d *Dir) StepTimes(most int) ([]StepTimes, error) {
 	return lines, nil
 }
 
-// readStepTimes reads no more of the file's end than the lines can take that are wanted.
+// readStepTimes reads only as much of the file's end as the wanted lines can take.
 func readStepTimes(f io.ReadSeeker, most int) ([]StepTimes, error) {
 	end := int64(maxStepTimes)
 	if most < maxStepTimes/maxStepLine {
@@ -210,7 +210,7 @@ func parseStepTimes(data []byte, most int) (lines []StepTimes) {
 	return lines
 }
 
-// fillHosts gives each line the hosts of the one before it where it has none of its own; the first one those that the lines before tell.
+// fillHosts gives each line without hosts those of the line before it, and the first line those that the text before it contains.
 func fillHosts(lines []StepTimes, before []byte) {
 	if len(lines) == 0 {
 		return
@@ -232,7 +232,7 @@ func fillHosts(lines []StepTimes, before []byte) {
 	}
 }
 
-// lastHosts are the newest hosts of an attempt that lines tell; nil: they tell none.
+// lastHosts returns the newest hosts of an attempt in some lines, or nil if they have none.
 func lastHosts(data []byte, attempt int) []string {
 	for len(data) > 0 {
 		data = bytes.TrimSuffix(data, []byte{'\n'})
@@ -249,7 +249,7 @@ func lastHosts(data []byte, attempt int) []string {
 	return nil
 }
 
-// check reports whether s can be a line of steps.jsonl. It cleans the names in it.
+// check reports whether s is a valid line of steps.jsonl. It cleans the names in it.
 func (s *StepTimes) check() bool {
 	if s.Attempt < 1 || s.Step < 0 || !(s.WindowS > 0) || len(s.StepS) == 0 {
 		return false
