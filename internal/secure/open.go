@@ -14,14 +14,14 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// accepted is what a server says to a client that has proved itself.
+// accepted is the server's answer to an authenticated client.
 const accepted = 1
 
-// Open encrypts a connection that was dialled, once both sides have proved that they know the secret. name goes to the
-// server, encrypted; at most auth.MaxHello bytes. After an error conn is of no further use; closing it is left to the caller.
+// Open encrypts a connection that was dialed, after both sides have proved that they know the secret. It sends name, of at most
+// auth.MaxHello bytes, to the server in encrypted form. After an error conn must not be used; the caller closes it.
 //
-// A server that says that it is of another binding, and one that refuses this side, give auth.ErrRefused; one that says that it is of this
-// binding and has another key gives auth.ErrUnproved.
+// If the server has another binding, or refuses this side, the error is auth.ErrRefused. If the server has this binding but another key,
+// the error is auth.ErrUnproved.
 func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened net.Conn, err error) {
 	if len(name) > auth.MaxHello {
 		return nil, fmt.Errorf("open a connection: the name has %d bytes, more than %d", len(name), auth.MaxHello)
@@ -34,8 +34,8 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 		secured := tls.Client(conn, c.config)
 		err = introduce(secured, name)
 		if errors.Is(err, auth.ErrUnproved) {
-			// The server is to hear the alert. What it sent meanwhile, unread, would make the system reset the connection instead. A
-			// stranger may never close.
+			// The server should receive the alert. Unread data from the server would make the system reset the connection instead. The time
+			// limit is for servers that never close.
 			conn.SetReadDeadline(time.Now().Add(time.Second))
 			io.CopyN(io.Discard, conn, auth.MaxHello)
 		}
@@ -53,19 +53,19 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 	return opened, nil
 }
 
-// greet tells the server this side's version, and returns the digest that the server names.
+// greet sends this side's version to the server, and returns the digest in the server's greeting.
 func (c *Client) greet(conn net.Conn) ([]byte, error) {
 	if err := auth.GreetServer(conn); err != nil {
 		return nil, err
 	}
 	digest := make([]byte, len(c.bindingDigest))
 	if _, err := io.ReadFull(conn, digest); err != nil {
-		return nil, fmt.Errorf("read which run it serves: %w", err)
+		return nil, fmt.Errorf("read the run that it serves: %w", err)
 	}
 	return digest, nil
 }
 
-// introduce says the name, and waits for the server to accept it: a client's own part of the handshake ends before the server's.
+// introduce sends the name, and waits for the server to accept it, because the client's part of the handshake ends before the server's.
 func introduce(conn *tls.Conn, name string) error {
 	if err := conn.Handshake(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func introduce(conn *tls.Conn, name string) error {
 	return nil
 }
 
-// Open encrypts a connection that was accepted, as Client.Open does, and returns the client's name.
+// Open encrypts a connection that was accepted, as Client.Open does. It returns the client's name.
 func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name []byte, err error) {
 	err = auth.Within(ctx, conn, auth.Timeout, func() error {
 		preface, err := auth.GreetClient(conn)
@@ -95,7 +95,7 @@ func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name
 		}
 		secured := tls.Server(conn, s.config)
 		if name, err = receiveName(secured); err != nil {
-			if isAlert(err) { // the client found that this side's key is not the one it wants
+			if isAlert(err) { // the client found that this side's key is not the expected one
 				return auth.ErrUnproved
 			}
 			return foreign(err)
@@ -130,17 +130,17 @@ func receiveName(conn *tls.Conn) ([]byte, error) {
 	return name, err
 }
 
-// isAlert tells whether the other side ended the handshake with an alert (RFC 8446, section 6).
+// isAlert reports whether the other side ended the handshake with an alert (RFC 8446, section 6).
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// isRefusal tells whether a handshake failed for what one of the sides is, and not since the connection broke.
+// isRefusal reports whether a handshake failed because of one of the sides, and not because the connection broke.
 func isRefusal(err error) bool { return isAlert(err) || errors.Is(err, auth.ErrUnproved) }
 
-// foreign makes an error of TLS one of a peer that does not speak this protocol. One of the connection, or of the peer's proof, is left as
-// it is.
+// foreign marks an error of TLS as one of a peer that does not speak this protocol. Errors of the connection or of the peer's proof stay
+// unchanged.
 func foreign(err error) error {
 	var network net.Error
 	var op *net.OpError
