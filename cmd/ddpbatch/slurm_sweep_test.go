@@ -155,7 +155,7 @@ exec sbatch "$@"
 	c.write("refuse", "")
 	before := len(c.jobs("-t", "all"))
 	out := c.exits(exit.Refused, "ddpbatch", more...)
-	if !strings.Contains(out.stderr, "array 2 of the 2 that the sweep is submitted as: ") ||
+	if !strings.Contains(out.stderr, "array 2 of 2 of the sweep: ") ||
 		!strings.Contains(out.stderr, "(the arrays before it, job ") {
 		t.Errorf("where the second array is refused: %v", out)
 	}

@@ -131,7 +131,7 @@ func TestEndOfTheLastLink(t *testing.T) {
 	p.Must(run.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "14", Cause: "cancelled", Exit: 143, Time: e.Now()}))
 	err := e.end(t, run, SrunEnd{Code: 143, Signals: []string{"TERM"}})
 	if exitCode(err) != exit.Requeue || !strings.Contains(errs.String(),
-		"link 4 of 4 ends: the time limit came; it is the last; to go on: ddpbatch resume ") || len(p.Calls()) > 0 {
+		"link 4 of 4 ends: the time limit came; it is the last; to continue: ddpbatch resume ") || len(p.Calls()) > 0 {
 		t.Errorf("%v, %s; called %q", err, errs, p.Calls())
 	}
 }

@@ -14,22 +14,22 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Order is what sbatch is to take for a run.
+// Order says what sbatch is to submit for a run.
 type Order struct {
 	Words    []string     // options of sbatch
-	First    []string     // further ones, of the chain's first link alone
-	Links    int          // of the chain; 1: it is one job
-	Pieces   []Piece      // of a sweep that is more than one array; none: it is one
-	Clusters string       // that sbatch may choose among, "a,b"; "": the default cluster
-	Event    rundir.Event // its detail is the event that follows where Slurm takes the job
+	First    []string     // further options for the chain's first link
+	Links    int          // number of links of the chain; 1: one job
+	Pieces   []Piece      // the arrays of a sweep that is submitted as several; empty: one array
+	Clusters string       // among which sbatch may choose, "a,b"; "": the default cluster
+	Event    rundir.Event // its detail is the event to record when Slurm accepts the job
 }
 
-// SubmitAll submits the job of a run, or all links of its chain, and returns their ids. Each link waits for the end of all that come
-// before it, and not only of the one before: a person may cancel that one while an earlier one runs. Each is recorded before the next is
-// submitted, and all are on the cluster of the first.
+// SubmitAll submits the job of a run, or all links of its chain, and returns their IDs. Each link waits for the end of all links before it,
+// and not only of the previous one, which a user may cancel while an earlier one runs. Each link is recorded before the next is submitted.
+// All are on the cluster of the first.
 //
-// Where Slurm refuses a link, those before it are cancelled, and the error matches NotSubmitted; the ids are then those of the cancelled
-// jobs. A [*ChainError] tells of links that stay.
+// If Slurm refuses a link, the links before it are canceled, and NotSubmitted reports true for the error; the IDs are then those of the
+// canceled jobs. A [*ChainError] names links that remain.
 func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim, o Order) (ids []string, err error) {
 	e.Slurm = e.Slurm.On(o.Clusters)
 	if len(o.Pieces) > 0 {
@@ -62,21 +62,21 @@ func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim
 	return ids, nil
 }
 
-// with is e for what follows the first job of an order: on its cluster.
+// with returns e for what follows the first job of an order: on its cluster.
 func (e Env) with(first slurm.JobID, o Order) Env {
 	e.Slurm = e.Slurm.On(cmp.Or(first.Cluster, o.Clusters))
 	return e
 }
 
-// chainIsOver reports whether the chain whose links are the jobs ids has nothing left to do, as its first link may have begun and ended by
-// now. It is an error where the newest link is not recorded: what begins as the next could be taken for it.
+// chainIsOver reports whether the chain of the jobs ids has nothing left to do, because its first link may already have begun and ended. It
+// fails if the newest link is not recorded, because the next link to begin might be taken for it.
 func chainIsOver(run *rundir.Dir, ids []string) (bool, error) {
 	known, err := run.Submissions()
 	if err != nil {
 		return false, err
 	}
 	if !slices.Equal(known.Chain, ids) {
-		return false, errors.New("the run's ledger does not hold the links before it")
+		return false, errors.New("the links before it are missing from the run's ledger")
 	}
 	history, err := run.Ledger()
 	if err != nil {
@@ -94,10 +94,10 @@ func chainIsOver(run *rundir.Dir, ids []string) (bool, error) {
 	return false, nil
 }
 
-// ChainError: a link of a chain, or an array of a sweep, could not be submitted, and those before it stay.
+// ChainError means that a link of a chain, or an array of a sweep, could not be submitted, and that those before it remain.
 type ChainError struct {
 	Jobs []string
-	What string // the jobs are: "links" of a chain, or the "arrays" of a sweep
+	What string // what the jobs are: "links" of a chain, or "arrays" of a sweep
 	Err  error
 }
 
@@ -107,7 +107,7 @@ func (e *ChainError) Error() string {
 
 func (e *ChainError) Unwrap() error { return e.Err }
 
-// NameJobs names jobs for a person.
+// NameJobs formats job IDs for people.
 func NameJobs(ids []string) string {
 	if len(ids) == 1 {
 		return "job " + ids[0]
@@ -115,16 +115,16 @@ func NameJobs(ids []string) string {
 	return "jobs " + strings.Join(ids, ", ")
 }
 
-// takeBackLimit bounds the cancel of links, which goes on where the command that submits them is interrupted.
+// takeBackLimit limits the time for canceling links, which continues if the submitting command is interrupted.
 const takeBackLimit = 15 * time.Second
 
-// takeBack cancels the jobs ids, links of a chain or arrays of a sweep, of which the next was certainly not submitted, failed says why.
-// Where that is not certain they stay: they do what they can, and the run is resumed after them.
+// takeBack cancels the jobs ids, links of a chain or arrays of a sweep, if the next one was certainly not submitted; failed says why. If
+// that is not certain they remain: they do their part, and the run is resumed after them.
 func (e Env) takeBack(ctx context.Context, run *rundir.Dir, ids []string, what string, failed error) error {
-	if !NotSubmitted(failed) || errors.Is(failed, rundir.ErrClaimLost) { // then another command has a say
+	if !NotSubmitted(failed) || errors.Is(failed, rundir.ErrClaimLost) { // then another command decides
 		return &ChainError{ids, what, failed}
 	}
-	for _, id := range ids { // one that begins just now ends by that
+	for _, id := range ids { // one that begins just now is ended by the cancel too
 		if err := e.NoteCancel(run, id); err != nil {
 			return &ChainError{ids, what, errors.Join(failed, err)}
 		}
@@ -132,14 +132,14 @@ func (e Env) takeBack(ctx context.Context, run *rundir.Dir, ids []string, what s
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
 	defer cancel()
 	if err := e.Slurm.CancelNow(ctx, ids[0], ids[1:]...); err != nil {
-		return &ChainError{ids, what, fmt.Errorf("%w; and they could not be cancelled: %w", failed, err)}
+		return &ChainError{ids, what, fmt.Errorf("%w; and they could not be canceled: %w", failed, err)}
 	}
-	return fmt.Errorf("%w (the %s before it, %s, were cancelled)", failed, what, NameJobs(ids))
+	return fmt.Errorf("%w (the %s before it, %s, were canceled)", failed, what, NameJobs(ids))
 }
 
-// NoteCancel records that a job is to be cancelled. Callers do so before they act: an attempt that ends just then must not requeue its
-// job. The elements of an array read it from the array's ledger.
+// NoteCancel records that a job is to be canceled. Callers must call it before they cancel, so that an attempt that ends just then does not
+// requeue its job. The elements of an array read it from the array's ledger.
 func (e Env) NoteCancel(run *rundir.Dir, id string) error {
-	job, _, _ := strings.Cut(id, ";") // less the cluster: as the job itself knows it
+	job, _, _ := strings.Cut(id, ";") // without the cluster, as the job itself knows it
 	return run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventCancel, Job: job, Detail: "job " + id})
 }

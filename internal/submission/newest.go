@@ -17,21 +17,21 @@ import (
 
 // Submission is what is known of the newest submission of a run, or of the array that it belongs to.
 type Submission struct {
-	Open  *rundir.Event    // where nobody lived to record what came of it; nil: it is recorded
-	Job   string           // that Slurm took, and that is not recorded; "": none
+	Open  *rundir.Event    // the event whose outcome no process has recorded; nil: it is recorded
+	Job   string           // the job that Slurm has accepted without its being recorded; "": none
 	First bool             // no job was recorded before
-	Chain bool             // of it, or of what was recorded last, further links of a chain are missing
+	Chain bool             // further links of its chain, or of the last recorded one, are missing
 	Alive *slurm.JobStatus // another job that runs the run's script, is not recorded and has not ended
-	By    *rundir.Claimant // who is at it now, or at those; nil: nobody is
-	Run   *rundir.Dir      // the whole one
-	Asked error            // why Slurm could not be asked, where that was to be done
+	By    *rundir.Claimant // the process that is submitting now; nil: none
+	Run   *rundir.Dir      // the whole run
+	Asked error            // why Slurm could not be asked, if that was necessary
 
-	Cluster string // of Job, or, where there is none, of what was recorded last; "": the default cluster
+	Cluster string // of Job or, without one, of the last recorded job; "": the default cluster
 }
 
-// Newest looks for the job of a submission that nobody recorded: first among the jobs that have begun, then in Slurm, among those
-// that run the run's script. With always, Slurm is asked even where all is recorded, since a person may have submitted the script by hand.
-// A command that looks at several runs shares jobsOf.
+// Newest looks for the job of a submission that was not recorded: first among the jobs that have begun, then in Slurm, among those that run
+// the run's script. If always is set, Slurm is asked even if everything is recorded, because a user may have submitted the script by hand.
+// A command that looks at several runs should use the same jobsOf for all.
 func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) (*Submission, error) {
 	run = run.Whole()
 	s := &Submission{Run: run}
@@ -39,7 +39,7 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 		return s, nil
 	}
 	known, err := run.Submissions()
-	if err != nil && !always { // a ledger that cannot be read is not worth a failure of who only looks
+	if err != nil && !always { // a reader should not fail because of a ledger that cannot be read
 		return s, nil
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 	s.Open, s.Job, s.First = known.Open, known.Lost, len(known.Jobs) == 0
 	on := clusters(run, recorded)
 	s.Cluster = on[0]
-	if s.Open == nil && s.First && recorded == "" { // submit was killed before it noted anything
+	if s.Open == nil && s.First && recorded == "" { // submit was killed before it recorded anything
 		s.Open = &rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventSubmit}
 	}
 	s.Chain = len(known.Chain) < known.Links
@@ -67,15 +67,16 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 		})
 	}
 	if s.Open != nil && s.Job == "" && recorded != "" && !known.Known(recorded) {
-		s.Job, s.Asked = recorded, nil // whoever submitted it was killed before the ledger was told
+		s.Job, s.Asked = recorded, nil // the submitting command was killed before it wrote to the ledger
 	}
 	return s, nil
 }
 
-// JobID is Job, on its cluster.
+// JobID returns Job with its cluster.
 func (s *Submission) JobID() slurm.JobID { return slurm.JobID{ID: s.Job, Cluster: s.Cluster} }
 
-// clusters are those on which a job of a run may be, whose newest is recorded, "": none is. That of the newest comes first.
+// clusters returns the clusters on which a job of a run may be. recorded is the run's newest job, or "". The cluster of the newest job
+// comes first.
 func clusters(run *rundir.Dir, recorded string) []string {
 	var all []string
 	if recorded != "" {
@@ -91,10 +92,10 @@ func clusters(run *rundir.Dir, recorded string) []string {
 
 // ask asks clusters for jobs that run the run's script and are not known.
 func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, clusters []string, known func(id string) bool) error {
-	user := "" // who asks
+	user := "" // the user who runs this process
 	info, err := os.Lstat(s.Run.Path())
 	if err != nil {
-		return fmt.Errorf("look whose run it is: %w", err)
+		return fmt.Errorf("read the owner of the run: %w", err)
 	}
 	if owner := vfs.Owner(info); owner >= 0 && owner != os.Geteuid() {
 		user = strconv.Itoa(owner)
@@ -111,7 +112,7 @@ func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, clusters []string
 			}
 		}
 	}
-	slices.SortStableFunc(jobs, func(a, b foundJob) int { // those that have not ended first, and of these the newest
+	slices.SortStableFunc(jobs, func(a, b foundJob) int { // those that have not ended first, newest first among these
 		return cmp.Or(endedLast(a.JobStatus)-endedLast(b.JobStatus),
 			cmp.Compare(jobNumber(slurm.WholeID(b.ID)), jobNumber(slurm.WholeID(a.ID))))
 	})
@@ -133,16 +134,16 @@ type foundJob struct {
 	cluster string
 }
 
-// UserJobs returns the jobs of a user on a cluster, who are named as Slurm's commands take it.
+// UserJobs returns the jobs of a user on a cluster. The user is named as Slurm's commands accept it.
 type UserJobs func(ctx context.Context, cluster, user string) (slurm.UserJobs, error)
 
-// AskUserJobs asks each cluster once for each user. Several goroutines may use it at once.
+// AskUserJobs returns a function that asks each cluster once for each user. It is safe for concurrent use.
 func AskUserJobs(client *slurm.Client) UserJobs {
 	type answer struct {
 		jobs slurm.UserJobs
 		err  error
 	}
-	var mu sync.Mutex // one that asks keeps the others waiting for its answer
+	var mu sync.Mutex // held while asking: others wait for the answer
 	answers := map[[2]string]answer{}
 	return func(ctx context.Context, cluster, user string) (slurm.UserJobs, error) {
 		mu.Lock()
@@ -162,7 +163,7 @@ func jobNumber(id string) int {
 	return n
 }
 
-// endedLast is 1 for a job that has ended, and else 0.
+// endedLast returns 1 for a job that has ended, and otherwise 0.
 func endedLast(job slurm.JobStatus) int {
 	if job.Ended() {
 		return 1

@@ -121,7 +121,7 @@ func TestNewestAsksForNobodysJobs(t *testing.T) {
 	s := &Submission{Run: w.run}
 	w.Must(os.RemoveAll(w.run.Path()))
 	err := s.ask(t.Context(), AskUserJobs(w.env().Slurm), []string{""}, func(string) bool { return false })
-	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "look whose run it is: ") {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "read the owner of the run: ") {
 		t.Error(err)
 	}
 	if calls := w.Calls(); len(calls) > 0 {

@@ -11,23 +11,23 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A Piece is one of the arrays that a sweep is submitted as which has more elements than the cluster takes of one.
+// A Piece is one of the arrays as which a sweep is submitted that has more elements than the cluster permits in one array.
 type Piece struct {
-	Words    []string // options of sbatch that ask for it
+	Words    []string // sbatch's options for it
 	elements []int
 }
 
-// OffsetVariable tells the batch script of a piece which element of the sweep is the piece's first.
+// OffsetVariable holds the first element of a piece, for the piece's batch script.
 const OffsetVariable = "DDPBATCH_ARRAY_OFFSET"
 
-// PieceSize is how many elements each piece has, where n elements are as few arrays of at most most elements as there can be.
+// PieceSize returns the number of elements in each piece if n elements are split into as few arrays as possible, of at most most elements.
 func PieceSize(n, most int) int {
 	pieces := (n + most - 1) / most
 	return (n + pieces - 1) / pieces
 }
 
-// Pieces parts the elements of an array into pieces of size: element i is in the piece i/size, and there Slurm's index i%size. Those that
-// may run at once are shared out, as each array has its own limit.
+// Pieces splits the elements of an array into pieces of size: element i is in piece i/size, with Slurm's index i%size. The number of
+// elements that may run at once is divided among the pieces, because each array has its own limit.
 func Pieces(array slurm.Array, size int) ([]Piece, error) {
 	var pieces []Piece
 	for from := 0; from < len(array.Indices); {
@@ -40,9 +40,8 @@ func Pieces(array slurm.Array, size int) ([]Piece, error) {
 		from = to
 	}
 	if array.Limit > 0 && array.Limit < len(pieces) {
-		return nil, usage.Errorf("sweep.parallel = %d is less than the %d arrays that the sweep is submitted as, "+
-			"each of which has a limit of "+
-			"its own: raise it, or submit the sweep in parts", array.Limit, len(pieces))
+		return nil, usage.Errorf("sweep.parallel = %d is less than the %d arrays as which the sweep is submitted, "+
+			"each of which has its own limit: raise it, or submit the sweep in parts", array.Limit, len(pieces))
 	}
 	for i := range pieces {
 		p := &pieces[i]
@@ -59,7 +58,7 @@ func Pieces(array slurm.Array, size int) ([]Piece, error) {
 	return pieces, nil
 }
 
-// submitPieces submits a sweep as several arrays. Of the first the run keeps the id as its own.
+// submitPieces submits a sweep as several arrays. The run keeps the ID of the first as its own.
 func (e Env) submitPieces(ctx context.Context, run *rundir.Dir, claim *rundir.Claim, o Order) (ids []string, err error) {
 	note := o.Event
 	for i, piece := range o.Pieces {
@@ -71,7 +70,7 @@ func (e Env) submitPieces(ctx context.Context, run *rundir.Dir, claim *rundir.Cl
 		case err != nil && i == 0:
 			return nil, err
 		case err != nil:
-			err = fmt.Errorf("array %d of the %d that the sweep is submitted as: %w", i+1, len(o.Pieces), err)
+			err = fmt.Errorf("array %d of %d of the sweep: %w", i+1, len(o.Pieces), err)
 			return ids, e.takeBack(ctx, run, ids, "arrays", err)
 		}
 		if i == 0 {

@@ -16,17 +16,17 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Env is what is known here of the process that submits, or records what was submitted.
+// Env describes the process that submits, or records a submission.
 type Env struct {
 	Hostname string
 	Now      func() time.Time
 	Log      *slog.Logger
 	Slurm    *slurm.Client
-	Dropped  []string // variables that are kept from Slurm's commands
-	Cluster  string   // on which the job around this process runs; "": there is none, or its Slurm does not say
+	Dropped  []string // variables that are removed for Slurm's commands
+	Cluster  string   // on which the job of this process runs; "": none, or not known
 }
 
-// Claim keeps other commands from submitting a run until the claim is given back.
+// Claim keeps other commands from submitting a run until release is called.
 func (e Env) Claim(run *rundir.Dir, doing string) (release func(), claim *rundir.Claim, err error) {
 	claim, err = run.Claim(e.Hostname, doing, e.Now())
 	if held, ok := errors.AsType[*rundir.HeldError](err); ok {
@@ -36,7 +36,7 @@ func (e Env) Claim(run *rundir.Dir, doing string) (release func(), claim *rundir
 		return nil, nil, err
 	}
 	if claim.Dead != nil {
-		e.Log.Warn("an earlier command was killed before it was done with this run", "command", claim.Dead.String())
+		e.Log.Warn("an earlier command was killed while it had claimed this run", "command", claim.Dead.String())
 	}
 	return sync.OnceFunc(func() {
 		if err := claim.Release(); err != nil {
@@ -57,13 +57,13 @@ func CheckClaim(claim *rundir.Claim) error {
 	return fmt.Errorf("%w: %w", errNotAsked, err)
 }
 
-// Submit hands the script of a run, which is claimed, to sbatch and records the job. What is to be submitted stands in the ledger
-// before: where this process is killed meanwhile, the next command knows that there may be a job.
+// Submit submits the script of a claimed run by sbatch, and records the job. It first records in the ledger that it is about to submit: if
+// this process is killed, the next command knows that there may be a job.
 func (e Env) Submit(
 	ctx context.Context, run *rundir.Dir, claim *rundir.Claim, sbatch []string, submitting rundir.Event,
 ) (slurm.JobID, error) {
 	if len(e.Dropped) > 0 {
-		e.Log.Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", e.Dropped)
+		e.Log.Warn("this shell is inside a job or carries rank variables: sbatch does not get these", "variables", e.Dropped)
 	}
 	submitting.Time, submitting.Event = e.Now(), rundir.EventSubmitting
 	if err := CheckClaim(claim); err != nil {
@@ -78,7 +78,7 @@ func (e Env) Submit(
 	}
 	switch {
 	case err != nil && id.ID != "":
-		e.Log.Warn("sbatch told the job's id, and failed then", "error", err)
+		e.Log.Warn("sbatch printed the job ID, but then failed", "error", err)
 	case err != nil && NotSubmitted(err):
 		return slurm.JobID{}, errors.Join(err,
 			run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element,
@@ -86,29 +86,29 @@ func (e Env) Submit(
 	case err != nil:
 		return slurm.JobID{}, err
 	}
-	// From here on the job exists: what fails now must not hide its id.
+	// The job exists now: a later failure must not hide its ID.
 	if err := e.Record(run, id, submitting); err != nil {
 		e.Log.Warn("the job is submitted, but its run directory could not be updated", "job", id.ID, "error", err)
 	}
 	return id, nil
 }
 
-// submittedTooLate keeps the job that Slurm took from running beside that of the command which has the claim now. The zero id means that
-// Slurm took no job; failed then says why.
+// submittedTooLate keeps a job from running beside that of the command that has the claim now. A zero id means that Slurm accepted no job;
+// failed then says why.
 func (e Env) submittedTooLate(run *rundir.Dir, id slurm.JobID, failed, lost error) error {
 	if id.ID == "" {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%w; %w", failed, lost)}
 	}
-	err := fmt.Errorf("job %s was submitted too late: %w; to take it back: %s", id.ID, lost, id.CancelCommand())
+	err := fmt.Errorf("job %s was submitted too late: %w; to cancel it: %s", id.ID, lost, id.CancelCommand())
 	noted := run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id.ID})
 	return &exit.Error{Code: exit.Usage, Err: errors.Join(err, noted)}
 }
 
-// errNotAsked: Slurm was not asked to take the job.
+// errNotAsked means that Slurm was not asked to accept the job.
 var errNotAsked = errors.New("nothing was submitted")
 
-// NotSubmitted reports whether Slurm certainly knows nothing of the job that Submit failed to submit. After a
-// time-out, a connection that was lost, or an answer that nobody understands, the job may exist.
+// NotSubmitted reports whether Slurm certainly has no job from a failed Submit. After a timeout, a lost connection, or an unexpected
+// answer, the job may exist.
 func NotSubmitted(err error) bool {
 	if errors.As(err, new(*ChainError)) {
 		return false
@@ -119,13 +119,13 @@ func NotSubmitted(err error) bool {
 	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm) || errors.Is(err, errNotAsked)
 }
 
-// ResumeHint says how to go on with a run that is not started again by itself. It names the whole path, as the job's log may be read from
-// any folder.
+// ResumeHint says how to continue a run that does not restart by itself. It has the run's whole path, because the job's log may be read
+// from any directory.
 func ResumeHint(run *rundir.Dir) string {
-	return "to go on: ddpbatch resume " + slurm.ShellQuote(run.Path())
+	return "to continue: ddpbatch resume " + slurm.ShellQuote(run.Path())
 }
 
-// ResumeCommand is what a person types to go on with a run, wherever they stand.
+// ResumeCommand returns the command that continues a run, from any directory.
 func ResumeCommand(run *rundir.Dir, sets ...string) string {
 	words := []string{run.Binary(), "resume", run.Path()}
 	for _, set := range sets {
@@ -134,7 +134,7 @@ func ResumeCommand(run *rundir.Dir, sets ...string) string {
 	return slurm.ShellJoin(words)
 }
 
-// RecordLost records the job of a submission that nobody recorded; it tells whether there was one.
+// RecordLost records the job of a submission that was not recorded. It reports whether there was one.
 func (e Env) RecordLost(s *Submission) (bool, error) {
 	if s.Open == nil || s.Job == "" {
 		return false, nil
@@ -142,8 +142,8 @@ func (e Env) RecordLost(s *Submission) (bool, error) {
 	return true, e.Record(s.Run, s.JobID(), *s.Open)
 }
 
-// Record tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have
-// begun, and a person may have cancelled it, before sbatch ends.
+// Record records which job Slurm accepted for a run, unless that is known: before sbatch ends the job may have begun, and a user may have
+// canceled it. submitting is the event of the submission.
 func (e Env) Record(run *rundir.Dir, id slurm.JobID, submitting rundir.Event) error {
 	event := rundir.Event{
 		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element,
@@ -159,7 +159,7 @@ func (e Env) Record(run *rundir.Dir, id slurm.JobID, submitting rundir.Event) er
 	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
 		return err
 	}
-	element, err := run.Task(*event.Element) // whose ledger is its own
+	element, err := run.Task(*event.Element) // it has its own ledger
 	if err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func (e Env) Record(run *rundir.Dir, id slurm.JobID, submitting rundir.Event) er
 	return element.Append(event)
 }
 
-// NoteBegin records the job that begins, where the command that submitted it was killed before it could. A lost job must not begin once the
-// run has been submitted again.
+// NoteBegin records the beginning job if the command that submitted it was killed before it could. A job of an earlier submission must not
+// begin after the run has been submitted again.
 func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 	id := slurm.WholeID(jobID)
 	job := slurm.JobID{ID: id, Cluster: e.clusterOf(run)}
@@ -188,7 +188,7 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 		return e.Record(run, job, *known.Open)
 	case recorded == id:
 		return nil
-	case known.Dropped && jobNumber(id) < jobNumber(newest): // ids rise: a job of a higher one was submitted by hand since
+	case known.Dropped && jobNumber(id) < jobNumber(newest): // IDs rise, so a job of a higher ID was submitted by hand since
 		return &exit.Error{Code: exit.Never, Err: fmt.Errorf(
 			"job %s was submitted by a command that was killed, and the run has been submitted as job %s since; %s", id,
 			newest, ResumeHint(run))}
@@ -198,16 +198,16 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 	return e.SetJobID(run, job.String())
 }
 
-// clusterOf is the cluster by whose name the job of a run that begins here is found by those who submit; "": they need none.
+// clusterOf returns the name of the cluster by which submitting commands find the job of a run that begins here; "" if they need none.
 func (e Env) clusterOf(run *rundir.Dir) string {
-	if run.Spec().Clusters != "" || run.Cluster() == e.Cluster { // else it is on the default cluster
+	if run.Spec().Clusters != "" || run.Cluster() == e.Cluster { // otherwise it is on the default cluster
 		return e.Cluster
 	}
 	return ""
 }
 
-// SetJobID records the job id of a run, with its cluster where that is not the default one. In a shared folder another user may have taken
-// the name of the job's link. That is only a warning: the job runs without the link.
+// SetJobID records the job ID of a run, with its cluster if that is not the default. In a shared directory another user may have taken the
+// name of the job's link. That is only a warning: the job runs without the link.
 func (e Env) SetJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.SetJobID(id)) }
 
 // pointJobID is SetJobID for a further link of a chain.
@@ -215,7 +215,7 @@ func (e Env) pointJobID(run *rundir.Dir, id string) error { return e.withoutLink
 
 func (e Env) withoutLink(err error) error {
 	if errors.Is(err, rundir.ErrLink) {
-		e.Log.Warn("the run is found by its path, and not by its job id", "error", err)
+		e.Log.Warn("the run can only be found by its path, not by its job ID", "error", err)
 		return nil
 	}
 	return err

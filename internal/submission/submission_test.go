@@ -46,13 +46,13 @@ func TestNoteBeginRecordsTheJob(t *testing.T) {
 		"by hand":             {"submit job 12; jobid 12", "14", 0, "", "submit job 12; jobid 14"},
 		"by hand, an element": {"submit job 12; jobid 12", "14_1", 0, "", "submit job 12; jobid 12"},
 		"too late": {"too-late 13; submitting", "13", exit.Never,
-			"job 13 was submitted too late: another command had claimed the run; to go on:",
+			"job 13 was submitted too late: another command had claimed the run; to continue:",
 			"too-late 13; submitting"},
 		"too late, an element": {"too-late 13; submitting", "13_1", exit.Never, "job 13 was submitted too late",
 			"too-late 13; submitting"},
 		"lost, and submitted since": {"submitting; submitting; resume job 500; jobid 500", "499", exit.Never,
 			"job 499 was submitted by a command that was killed, and the run has been submitted as job 500 since; " +
-				"to go on: ddpbatch resume ",
+				"to continue: ddpbatch resume ",
 			"submitting; submitting; resume job 500; jobid 500"},
 		"lost, submitted since, and the file is gone": {"submitting; submitting; resume job 500", "499_1", exit.Never, "as job 500 since",
 			"submitting; submitting; resume job 500"},
@@ -111,11 +111,11 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 			sbatch: "echo '500;east'; exit 0", id: "500;east", left: "submitting; submit job 500; jobid 500 on east",
 		},
 		"another cluster's, and too late": {
-			sbatch: "echo '500;east'; exit 0", lost: true, code: exit.Usage, says: "to take it back: scancel --clusters=east 500",
+			sbatch: "echo '500;east'; exit 0", lost: true, code: exit.Usage, says: "to cancel it: scancel --clusters=east 500",
 			left: "submitting; too-late 500", prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"taken, and sbatch fails": {
-			sbatch: "echo 500; exit 1", id: "500", says: "sbatch told the job's id, and failed then",
+			sbatch: "echo 500; exit 1", id: "500", says: "sbatch printed the job ID, but then failed",
 			left: "submitting; submit job 500; jobid 500",
 		},
 		"taken, and the job has begun": {
@@ -143,7 +143,7 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 			prepare: func(w *world) { w.Must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700)) },
 		},
 		"it cannot be told who has the claim": {
-			none: true, says: "nothing was submitted: look whether the run is still claimed",
+			none: true, says: "nothing was submitted: check the claim of the run",
 			prepare: func(w *world) {
 				claims := filepath.Join(w.run.Path(), "claims")
 				w.Must(os.Rename(claims, claims+".away"))
@@ -152,14 +152,14 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 		},
 		"the claim is lost": {
 			none: true, lost: true, code: exit.Usage,
-			says: "nothing was submitted: this process stood still, and another command has claimed the run: " +
+			says: "nothing was submitted: this process was stopped too long, and another command has claimed the run: " +
 				fakeslurm.OtherClaimWords,
 			prepare: func(w *world) { fakeslurm.ClaimByOther(w.t, w.run) },
 		},
 		"the claim is lost meanwhile": {
 			sbatch: "echo 500; exit 0", lost: true, code: exit.Usage, left: "submitting; too-late 500",
-			says: "job 500 was submitted too late: this process stood still, and another command has claimed the run: " +
-				fakeslurm.OtherClaimWords + "; to take it back: scancel 500",
+			says: "job 500 was submitted too late: this process was stopped too long, and another command has claimed the run: " +
+				fakeslurm.OtherClaimWords + "; to cancel it: scancel 500",
 			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
@@ -218,7 +218,7 @@ func TestSubmitReportsWhatItDrops(t *testing.T) {
 	if _, err := e.Submit(t.Context(), w.run, claim, nil, rundir.Event{Detail: rundir.EventSubmit}); err != nil {
 		t.Error(err)
 	}
-	if said := w.log.String(); !strings.Contains(said, "they are kept from sbatch") || !strings.Contains(said, "[SLURM_JOB_ID RANK]") {
+	if said := w.log.String(); !strings.Contains(said, "sbatch does not get these") || !strings.Contains(said, "[SLURM_JOB_ID RANK]") {
 		t.Errorf("said %s", said)
 	}
 }
@@ -259,7 +259,7 @@ func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	w.Must(w.env().NoteBegin(w.run, "501"))
 	w.Must(w.env().NoteBegin(w.run, "502")) // by hand
 	w.wantLeft(w.run, "submit job 500; submitting; resume job 501; jobid 502")
-	if said := w.log.String(); strings.Count(said, "the run is found by its path, and not by its job id") != 3 {
+	if said := w.log.String(); strings.Count(said, "the run can only be found by its path, not by its job ID") != 3 {
 		t.Errorf("said %s", said)
 	}
 }
@@ -290,7 +290,7 @@ func TestClaimIsExclusive(t *testing.T) {
 	w.Must(os.Chtimes(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), long, long))
 	release, _, err = w.env().Claim(w.run, "resume")
 	w.Must(err)
-	const dead = "an earlier command was killed before it was done with this run"
+	const dead = "an earlier command was killed while it had claimed this run"
 	if said := w.log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, dead) ||
 		!strings.Contains(said, fakeslurm.OtherClaimWords) {
 		t.Errorf("said %s", said)
