@@ -185,13 +185,13 @@ func TestAfterWhatCannotBe(t *testing.T) {
 		after, set, says string
 	}{
 		{"460", "", "Slurm does not know such a job"},
-		{"450:done", "", "behind the colon stands how the job is to end: any, ok or notok"},
+		{"450:done", "", "after the colon write how the job must end: any, ok or notok"},
 		{":ok", "", "name a job id or a run directory"},
 		{"nowhere", "", `no such run as "nowhere"`},
-		{"12+1", "", "of a heterogeneous job name the whole one: 12"},
-		{"400:ok", "", "that can no longer be: the run has ended as CANCELLED"},
-		{run + ":ok", "", "that can no longer be: the run has ended as CANCELLED"},
-		{"450", either, "cannot be joined with the other conditions"},
+		{"12+1", "", "name the whole heterogeneous job: 12"},
+		{"400:ok", "", "this can no longer happen: the run has ended as CANCELLED"},
+		{run + ":ok", "", "this can no longer happen: the run has ended as CANCELLED"},
+		{"450", either, "cannot all be asked of Slurm"},
 	} {
 		args := []string{"submit", "job.toml", "--set", "run_dir=.", "--after", row.after}
 		if row.set != "" {

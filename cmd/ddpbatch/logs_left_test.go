@@ -41,7 +41,7 @@ func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 		eventually(t, time.Minute, name+": the first line is shown", func() bool { return strings.Contains(out.String(), "ready\n") })
 		watch.Process.Signal(syscall.SIGINT)
 		watch.Wait()
-		want := "ddpbatch: told to stop by SIGINT; job " + id + " goes on\nwatch: ddpbatch logs -f " + id +
+		want := "ddpbatch: told to stop by SIGINT; job " + id + " keeps running\nwatch: ddpbatch logs -f " + id +
 			"\ncancel: ddpbatch cancel " + id + "\n"
 		if code := watch.ProcessState.ExitCode(); code != exit.Interrupted || !strings.HasSuffix(errs.String(), want) {
 			t.Errorf("%s: exit code %d\n%s", name, code, errs.String())
@@ -74,7 +74,7 @@ func TestInterruptEndsTheWaitAndNotTheJob(t *testing.T) {
 			})
 			stop(launch.SignalError{Sig: syscall.SIGINT})
 			err := <-done
-			if want := "job 12 goes on\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " +
+			if want := "job 12 keeps running\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " +
 				run.Path(); exitCode(err) != exit.Interrupted || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}

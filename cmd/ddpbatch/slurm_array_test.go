@@ -93,16 +93,16 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 		}
 	}
 	for _, command := range []string{"cancel", "logs", "status", "resume"} {
-		says(exit.Usage, "there is no array element 7 in "+path+"; there are 0-4\n", command, id+"_7")
+		says(exit.Usage, "array element 7 does not exist in "+path+"; its elements are 0-4\n", command, id+"_7")
 	}
-	says(exit.Usage, "element 3 of the array "+path+" has not begun", "logs", id+"_3")
+	says(exit.Usage, "element 3 of the array "+path+" has not begun yet", "logs", id+"_3")
 	says(0, "cancelled job "+id+"_3\n", "cancel", id+"_3")
 
 	c.write("go", "")
 	out := follow.end(commandLimit)
 	for _, want := range []string{"job " + id + ": 3 of 5 elements did not end well\n", "\n  job " + id + "_1: rank 0 ",
 		"\n  job " + id + "_2: rank 0 ",
-		"\n  job " + id + "_3 ended as CANCELLED: it was cancelled before it began"} {
+		"\n  job " + id + "_3 ended as CANCELLED: it was canceled before it began"} {
 		if out.code != 7 || !strings.Contains(out.stderr, want) {
 			t.Errorf("submit --follow: want exit code 7 and %q, got %v", want, out)
 		}

@@ -143,7 +143,7 @@ func testSlurmFollow(t *testing.T, c *cluster) {
 		return strings.Contains(watch.stdout.String(), "first\n")
 	})
 	watch.signal(syscall.SIGINT)
-	want := "job " + s.id + " goes on\nwatch: ddpbatch logs -f " + s.id + "\ncancel: ddpbatch cancel " + s.id + "\n"
+	want := "job " + s.id + " keeps running\nwatch: ddpbatch logs -f " + s.id + "\ncancel: ddpbatch cancel " + s.id + "\n"
 	if out := watch.end(commandLimit); out.code != exit.Interrupted || !strings.HasSuffix(out.stderr, want) {
 		t.Errorf("logs -f that is interrupted: %v", out)
 	}

@@ -152,10 +152,11 @@ func TestCancelOfAnEndedJobChangesNothing(t *testing.T) {
 		"of before":   {crash("11", "rank 1"), "12 CANCELLED", ended + "CANCELLED; there is nothing to cancel"},
 		"renamed": {
 			rundir.Verdict{}, "12 RUNNING None other",
-			"job 12 is called \"other\" in Slurm, and this run \"x\": it may be somebody else's; if it is this run's: scancel 12",
+			"job 12 is named \"other\" in Slurm, but this run is named \"x\": the job may belong to another run; " +
+				"if the job is this run's: scancel 12",
 		},
 		"somebody's": {
-			rundir.Verdict{}, "12 COMPLETED None other", ended + "how, nobody can tell, as it left no verdict; there is nothing to cancel",
+			rundir.Verdict{}, "12 COMPLETED None other", ended + "how is not known, because it left no verdict; there is nothing to cancel",
 		},
 		"it still runs": {crash("12", "rank 1 exited with code 7"), "12 RUNNING", ""},
 	} {
@@ -205,7 +206,7 @@ func TestCancelOfAWaitingElementIsRecorded(t *testing.T) {
 	cancels(t, a.Slurm, a.Run, "12_2", []string{"12_2"}, []string{"12_2"}, "")
 	cancels(t, a.Slurm, a.Run, filepath.Join(a.Run.Path(), "tasks", "3"), []string{"12_3"}, []string{"12_2", "12_3"}, "")
 	for name, says := range map[string]string{
-		"12_4": "no array element 4", "13_1": "13_1", filepath.Join(a.Run.Path(), "tasks", "4"): "no array element 4",
+		"12_4": "element 4 does not exist", "13_1": "13_1", filepath.Join(a.Run.Path(), "tasks", "4"): "array element 4 does not exist",
 	} {
 		if err := cancels(t, a.Slurm, a.Run, name, nil, []string{"12_2", "12_3"}, says); !misused(err) {
 			t.Errorf("%s: %v", name, err)

@@ -12,16 +12,16 @@ import (
 	"ddpbatch/slurm"
 )
 
-// endings are how the end may be for which a job waits.
+// endings are the ways to end that a job may wait for.
 var endings = []string{"any", "ok", "notok"}
 
-// Endings are the words that After takes behind the colon.
+// Endings returns the words that After accepts after the colon.
 func Endings() []string { return slices.Clone(endings) }
 
-// After is the condition of sbatch's --dependency for "JOB", "JOB:any", "JOB:ok" or "JOB:notok": that a job, or all of the run that JOB is
-// of, has ended so. It is "" where that is so already, which Slurm might have forgotten. runs are the folders in which job ids are looked
-// up; one that is in none of them is a job that Slurm knows. clusters are those that the job which waits is submitted to, "" or "a,b":
-// Slurm's conditions are of jobs on the same one.
+// After returns the condition for sbatch's --dependency that JOB of "JOB", "JOB:any", "JOB:ok" or "JOB:notok" has ended in that way. If JOB
+// names a run, all of its jobs must have ended. The result is "" if that is already so, since Slurm may have forgotten the job. runs are
+// the directories in which job IDs are looked up; an ID that is in none of them is a job of Slurm. clusters are those that the waiting job
+// is submitted to, "" or "a,b", because Slurm's conditions work only within one cluster.
 func (v *Viewer) After(ctx context.Context, runs []string, word, clusters string) (condition string, err error) {
 	name, how, err := cutEnding(word)
 	if err != nil {
@@ -39,28 +39,28 @@ func (v *Viewer) After(ctx context.Context, runs []string, word, clusters string
 	if !rundir.IsJobID(name) {
 		return "", err
 	}
-	if strings.Contains(name, "+") { // sbatch takes the number behind it for minutes
-		return "", usage.Errorf("--after %s: of a heterogeneous job name the whole one: %s", word, slurm.WholeID(name))
+	if strings.Contains(name, "+") { // sbatch takes the number after it for minutes
+		return "", usage.Errorf("--after %s: name the whole heterogeneous job: %s", word, slurm.WholeID(name))
 	}
 	name, on, isNamed := strings.Cut(name, ";")
 	if isNamed && on != clusters || strings.Contains(clusters, ",") {
 		return "", onAnotherCluster(word, on, clusters)
 	}
 	_, err = v.Slurm.On(clusters).Jobs(ctx, []string{name})
-	if errors.Is(err, slurm.ErrUnknownJob) { // which it would not wait for
-		return "", usage.Errorf("--after %s: Slurm does not know such a job, and it is none of the runs in %s", word, v.From.Short(runs[0]))
+	if errors.Is(err, slurm.ErrUnknownJob) { // sbatch would not wait for it
+		return "", usage.Errorf("--after %s: Slurm does not know this job, and %s has no run of it", word, v.From.Short(runs[0]))
 	}
 	return conditionOf(how, []string{name}, ","), err
 }
 
-// cutEnding splits what --after names.
+// cutEnding splits the argument of --after.
 func cutEnding(word string) (name, how string, err error) {
 	at := strings.LastIndexByte(word, ':')
 	switch {
 	case at >= 0 && slices.Contains(endings, word[at+1:]):
 		name, how = word[:at], word[at+1:]
 	case at >= 0 && rundir.IsJobID(word[:at]):
-		return "", "", usage.Errorf("--after %s: behind the colon stands how the job is to end: any, ok or notok", word)
+		return "", "", usage.Errorf("--after %s: after the colon write how the job must end: any, ok or notok", word)
 	default:
 		name, how = word, "any"
 	}
@@ -73,7 +73,7 @@ func cutEnding(word string) (name, how string, err error) {
 // afterRun is After for a run, or an element of an array, whose jobs are ids.
 func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, word, how, clusters string) (string, error) {
 	if kind := run.Spec().Kind; kind != "slurm" {
-		return "", usage.Errorf("--after %s: no job of Slurm's, but a run of %s", word, kind)
+		return "", usage.Errorf("--after %s: this is not a Slurm job, but a run of %s", word, kind)
 	}
 	if by, is, err := run.Whole().Claimed(); err == nil && is {
 		return "", usage.Errorf("--after %s: another command has claimed the run: %s", word, by)
@@ -91,21 +91,21 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 	case !row.Ended && row.Cluster != clusters:
 		return "", onAnotherCluster(word, row.Cluster, clusters)
 	case row.Ended:
-		return "", usage.Errorf("--after %s: that can no longer be: the run has ended as %s", word, row.State)
+		return "", usage.Errorf("--after %s: this can no longer happen: the run has ended as %s", word, row.State)
 	}
 	between := ","
-	if row.array == nil && row.Job != "" { // which may be one that nobody recorded
+	if row.array == nil && row.Job != "" { // it may not be recorded
 		ids = []string{row.Job}
 	}
 	if c := row.chain; c != nil {
-		if ids = c.left(); how == "ok" { // the link that is done cancels those after it
+		if ids = c.left(); how == "ok" { // a successful link cancels those after it
 			between = "?"
 		}
 	}
 	return conditionOf(how, ids, between), nil
 }
 
-// onAnotherCluster is the error of a condition that Slurm cannot hold, or would take for that of another job.
+// onAnotherCluster returns the error for a job on another cluster, for which Slurm cannot wait, or would take another job of that ID.
 func onAnotherCluster(word, on, clusters string) error {
 	name := func(clusters string) string {
 		if clusters == "" {
@@ -113,11 +113,11 @@ func onAnotherCluster(word, on, clusters string) error {
 		}
 		return clusters
 	}
-	return usage.Errorf("--after %s: Slurm lets a job wait for others of its own cluster alone: that one is on %s, and this job goes to %s",
+	return usage.Errorf("--after %s: Slurm lets a job wait only for jobs on its own cluster: that job is on %s, but this one goes to %s",
 		word, name(on), name(clusters))
 }
 
-// conditionOf is the condition that jobs have ended in a way; between stands between those of the jobs.
+// conditionOf returns the condition that jobs have ended in a way. between separates the conditions of the jobs.
 func conditionOf(how string, ids []string, between string) string {
 	if how == "any" {
 		return slurm.AfterAny(ids)

@@ -9,13 +9,13 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// runArray is a run that is several: each element has a directory of its own once it has begun.
+// runArray describes a run that is an array: each element has its own directory once it has begun.
 type runArray struct {
-	indices []int // of the elements that the job asks for; none where only Slurm can tell
+	indices []int // of the elements that the job asks for; empty if only Slurm knows them
 	begun   map[int]*rundir.Dir
 }
 
-// arrayIn is the array that a run's job asks for; nil where it asks for none, and for one element.
+// arrayIn returns the array that a run's job asks for. It returns nil if the job asks for none, and for an element.
 func arrayIn(run *rundir.Dir) (*runArray, error) {
 	asks, indices, err := arrayAsked(run)
 	if err != nil || !asks {
@@ -33,13 +33,13 @@ func arrayIn(run *rundir.Dir) (*runArray, error) {
 	return a, nil
 }
 
-// isArray reports whether a run is several, with a log each.
+// isArray reports whether a run is an array, whose elements have a log each.
 func isArray(run *rundir.Dir) bool {
 	asks, _, err := arrayAsked(run)
 	return asks && err == nil
 }
 
-// IsArray reports whether a run is several, of which each has a directory of its own; one element is none.
+// IsArray reports whether a run is an array, whose elements have their own directories. It returns false for an element.
 func (v *Viewer) IsArray(run *rundir.Dir) bool { return isArray(run) }
 
 // arrayAsked reports whether a run's job asks for an array, and for which elements.
@@ -56,7 +56,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	switch {
 	case array == nil:
 		return false, nil, nil
-	case err != nil && kind == "slurm": // a site may allow higher indices than ParseArray takes
+	case err != nil && kind == "slurm": // a site may permit higher indices than ParseArray accepts
 		return true, nil, nil
 	case err != nil:
 		return false, nil, err
@@ -64,7 +64,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	return true, array.Indices, nil
 }
 
-// all are the indices of the elements that the job asks for, and of those that have begun at any time.
+// all returns the indices of the elements that the job asks for, and of those that have ever begun.
 func (a *runArray) all() []int {
 	all := slices.Clone(a.indices)
 	for index := range a.begun {
@@ -74,14 +74,14 @@ func (a *runArray) all() []int {
 	return slices.Compact(all)
 }
 
-// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which some elements were
-// resumed since.
+// arrayJobs says which job each element of an array is part of: the newest of the whole array, or one in which some elements were resumed
+// since.
 type arrayJobs struct {
 	whole   string
-	some    map[int]string // of elements that were resumed without the others
-	known   []string       // that were submitted, oldest first; none of what is simulated
-	indices []int          // as in Array
-	run     *rundir.Dir    // the whole one
+	some    map[int]string // by index, of elements that were resumed without the others
+	known   []string       // the submitted jobs, oldest first; none for a simulated run
+	indices []int          // as in runArray
+	run     *rundir.Dir    // the whole run
 }
 
 func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
@@ -95,7 +95,7 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 		known, _ := e.SubmittedJob()
 		jobs.known = append(jobs.known, known)
 	}
-	if !slices.Contains(jobs.known, id) { // its ledger could not be written
+	if !slices.Contains(jobs.known, id) { // the ledger could not be written
 		jobs.known = append(jobs.known, id)
 	}
 	var ofSome []string
@@ -116,7 +116,7 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 			}
 		}
 	}
-	if run.Spec().ArraySize > 0 { // each job is of some, and there is none of the whole array
+	if run.Spec().ArraySize > 0 { // each job has only some elements, and none is of the whole array
 		jobs.whole = jobs.known[0]
 	}
 	for _, id := range jobs.known {
@@ -132,8 +132,8 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 	return jobs, nil
 }
 
-// submissions are the events that record the jobs which a run or an element was submitted as, oldest first, and of each job the first. A
-// ledger that cannot be read tells of none.
+// submissions returns the events that record the jobs as which a run or an element was submitted, oldest first, with only the first event
+// of each job. If the ledger cannot be read it returns none.
 func submissions(run *rundir.Dir) (events []rundir.Event) {
 	history, _ := run.Ledger()
 	known := map[string]bool{}
@@ -146,7 +146,7 @@ func submissions(run *rundir.Dir) (events []rundir.Event) {
 	return events
 }
 
-// of is the job of an element; recorded is that in which it has begun last, "" where it never has.
+// of returns the job of an element. recorded is the job in which the element last began, or "" if it never has.
 func (j arrayJobs) of(index int, recorded string) string {
 	array, _, _ := strings.Cut(recorded, "_")
 	id := j.whole
@@ -164,7 +164,7 @@ func (j arrayJobs) of(index int, recorded string) string {
 	return fmt.Sprintf("%s_%d", id, j.run.SlurmIndex(index))
 }
 
-// ids are the jobs that Slurm is asked about.
+// ids returns the jobs to ask Slurm about.
 func (j arrayJobs) ids() []string {
 	ids := []string{j.whole}
 	for _, id := range j.some {
@@ -174,7 +174,7 @@ func (j arrayJobs) ids() []string {
 	return slices.Compact(ids)
 }
 
-// resumedIn are the elements that were resumed as the job id, without the others; none where that is a job of the whole array.
+// resumedIn returns the elements that were resumed as the job id without the others, or none if id is a job of the whole array.
 func (j arrayJobs) resumedIn(id string) (indices []int) {
 	for index, resumed := range j.some {
 		if resumed == id {
@@ -184,7 +184,7 @@ func (j arrayJobs) resumedIn(id string) (indices []int) {
 	return indices
 }
 
-// NewestJob is the newest job of a run. An element's may wait, so that it has not begun yet.
+// NewestJob returns the newest job of a run. An element's newest job may still be pending.
 func NewestJob(run *rundir.Dir) (string, error) {
 	recorded, err := run.JobID()
 	if err != nil || run.Spec().Kind != "slurm" {
@@ -207,21 +207,21 @@ func NewestJob(run *rundir.Dir) (string, error) {
 	return jobs.of(index, recorded), err
 }
 
-// begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed.
-// Else it is the recorded one.
+// begunSince returns the job of a run that has begun since the recorded one was submitted without being recorded: it was submitted by hand,
+// or by a command that was killed. If there is none, begunSince returns recorded.
 func begunSince(run *rundir.Dir, recorded string) string {
 	if isArray(run) {
 		return recorded
 	}
 	known, err := run.Submissions()
 	newest := known.Current()
-	if err != nil || newest == "" || recorded != "" && !known.Known(recorded) { // its ledger could not be read, or not be written
+	if err != nil || newest == "" || recorded != "" && !known.Known(recorded) { // the ledger could not be read or written
 		return recorded
 	}
 	return newest
 }
 
-// wholeJob is the newest job of a whole array.
+// wholeJob returns the newest job of a whole array.
 func wholeJob(run *rundir.Dir) (string, error) {
 	array, err := arrayIn(run)
 	if err != nil {

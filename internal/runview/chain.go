@@ -14,15 +14,15 @@ import (
 	"ddpbatch/slurm"
 )
 
-// chain is what a run was submitted as last, where that is several jobs of which each goes on when those before it have ended.
+// chain is the newest submission of a run, if it is several jobs of which each begins after those before it have ended.
 type chain struct {
-	jobs  []string // first to last, as far as is known
-	of    int      // links that it was to have
-	begun int      // which of jobs began last; -1: none has
-	short bool     // nobody is submitting the links that are missing
+	jobs  []string // in order, as far as known
+	of    int      // number of links that it was to have
+	begun int      // index of the job that began last; -1: none has
+	short bool     // links are missing, and no command is submitting them
 }
 
-// chainOf is the chain that a run was submitted as last; nil where it is one job, or an array. A ledger that cannot be read tells of none.
+// chainOf returns the chain as which a run was last submitted, or nil if that was one job or an array, or if the ledger cannot be read.
 func chainOf(run *rundir.Dir) *chain {
 	if run.Spec().Kind != "slurm" || run.Array() != nil {
 		return nil
@@ -34,14 +34,14 @@ func chainOf(run *rundir.Dir) *chain {
 	return &chain{jobs: known.Chain, of: max(known.Links, len(known.Chain)), begun: known.Place(known.Begun) - 1}
 }
 
-// IsChain reports whether a run was submitted as a chain last.
+// IsChain reports whether a run was last submitted as a chain.
 func (v *Viewer) IsChain(run *rundir.Dir) bool { return chainOf(run) != nil }
 
-// left are the jobs that may not have ended: a link begins when those before it have.
+// left returns the jobs that may not have ended: a link begins when those before it have ended.
 func (c *chain) left() []string { return c.jobs[max(0, c.begun):] }
 
-// addLost adds what a command that was killed could not record of its submission: Slurm's job of it, "" where there is none. c is the
-// chain so far; nil: there is none.
+// addLost adds the part of a submission that a killed command could not record: its job in Slurm, if there is one. c is the chain so far,
+// or nil.
 func (c *chain) addLost(s *submission.Submission) *chain {
 	switch {
 	case s.Open.Detail == rundir.EventLink && c != nil:
@@ -57,7 +57,7 @@ func (c *chain) addLost(s *submission.Submission) *chain {
 	return c
 }
 
-// takeLink turns a row to the link that counts: the first that has not ended, or else the one that began last.
+// takeLink makes a row describe the link that counts: the first that has not ended, or else the one that began last.
 func (row *RunStatus) takeLink(jobs []slurm.JobStatus) {
 	c := row.chain
 	at := max(0, c.begun)
@@ -79,7 +79,7 @@ func (row *RunStatus) takeLink(jobs []slurm.JobStatus) {
 	}
 }
 
-// StillOpen says which of the run's jobs have not ended, for a person.
+// StillOpen says in words which of the run's jobs have not ended.
 func (row *RunStatus) StillOpen() string {
 	if len(row.open) < 2 {
 		return fmt.Sprintf("job %s is still %s", row.Job, row.State)
@@ -91,7 +91,7 @@ func (row *RunStatus) StillOpen() string {
 	return "links of its chain have not ended (" + strings.Join(links, ", ") + ")"
 }
 
-// Open are those of a run's jobs that have not ended. Errors are those of Ended.
+// Open returns those of a run's jobs that have not ended. Its errors are those of Ended.
 func (v *Viewer) Open(ctx context.Context, run *rundir.Dir, ids []string) (open []string, err error) {
 	jobs, err := v.Slurm.On(run.Cluster()).Jobs(ctx, ids)
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
@@ -109,7 +109,8 @@ func (v *Viewer) Open(ctx context.Context, run *rundir.Dir, ids []string) (open 
 	return open, nil
 }
 
-// endedIn tells by what Slurm knows of jobs whether one of a run is over, and as what; "": Slurm does not know. The error is that of Ended.
+// endedIn reports, from what Slurm knows of jobs, whether a job of a run has ended, and its state; "" means that Slurm does not know it.
+// Its errors are those of Ended.
 func endedIn(jobs []slurm.JobStatus, run *rundir.Dir, id string) (state string, over bool, err error) {
 	plain, cluster, _ := strings.Cut(id, ";")
 	row := RunStatus{Job: plain, Name: run.Spec().Name, run: run}
@@ -120,11 +121,11 @@ func endedIn(jobs []slurm.JobStatus, run *rundir.Dir, id string) (state string, 
 	if other := slices.IndexFunc(jobs, func(job slurm.JobStatus) bool {
 		return job.Of(plain) &&
 			!job.Ended()
-	}); other >= 0 { // and not of ours
+	}); other >= 0 { // and not by ours
 		return "", false, &usage.Error{
-			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain,
+			Message: fmt.Sprintf("job %s is named %q in Slurm, but this run is named %q: the job may belong to another run", plain,
 				jobs[other].Name, row.Name),
-			Hint: "if it is this run's: " + slurm.JobID{ID: plain, Cluster: cmp.Or(cluster, run.Cluster())}.CancelCommand(),
+			Hint: "if the job is this run's: " + slurm.JobID{ID: plain, Cluster: cmp.Or(cluster, run.Cluster())}.CancelCommand(),
 		}
 	}
 	if len(ours) > 0 {
@@ -145,7 +146,7 @@ func (v *Viewer) chainLog(run *rundir.Dir, c *chain) *chainLog {
 	return log
 }
 
-// copy shows what is new. Two links never run at once, so that what a later one writes comes after all that an earlier one does.
+// copy shows what is new. Two links never run at once, so everything that a later link writes comes after the output of earlier ones.
 func (l *chainLog) copy() error {
 	for _, tail := range l.tails {
 		if err := tail.copy(); err != nil {
@@ -168,7 +169,7 @@ func (v *Viewer) printChain(run *rundir.Dir, c *chain) error {
 	return nil
 }
 
-// shown reports whether there was anything to show.
+// shown reports whether there was any output to show.
 func (l *chainLog) shown() bool {
 	return slices.ContainsFunc(l.tails, func(tail *tailer) bool { return tail.file != nil })
 }

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// readElements reads what an array's elements have left. Of one that has not begun nothing is known but its job.
+// readElements reads the directories of an array's elements. Of an element that has not begun only the job is known.
 func (v *Viewer) readElements(row *RunStatus) error {
 	array, err := arrayIn(row.run)
 	if err != nil || array == nil {
@@ -42,7 +42,8 @@ func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs arrayJobs) er
 	return v.readRun(row, run, jobs.of(index, recorded))
 }
 
-// addWaits reports whether an element of an array has not begun in its newest job, or not with what a resume of all has given it to do.
+// addWaits notes whether an element of an array has not begun in its newest job, or has not begun with the settings that a resume of the
+// whole array has given it.
 func (row *RunStatus) addWaits(index int) {
 	recorded, err := row.run.JobID()
 	switch {
@@ -54,12 +55,12 @@ func (row *RunStatus) addWaits(index int) {
 	}
 }
 
-// cancelledBefore reports whether a person has cancelled a job before it began, by the ledger of its run or of its array.
+// cancelledBefore reports whether a user has canceled a job before it began, according to the ledger of its run or of its array.
 func cancelledBefore(history []rundir.Event, job string) bool {
 	return recovery.WasCancelled(append(slices.Clone(history), rundir.Event{Event: rundir.EventBegin, Job: job}))
 }
 
-// addElements makes an array's row that of its elements; jobs is what Slurm knows.
+// addElements fills an array's row from its elements. jobs is what Slurm knows.
 func (row *RunStatus) addElements(jobs []slurm.JobStatus) {
 	for i := range row.elements {
 		element := &row.elements[i]
@@ -74,7 +75,7 @@ func (row *RunStatus) addElements(jobs []slurm.JobStatus) {
 	row.addUp()
 }
 
-// addUnknown adds elements that Slurm alone knows of.
+// addUnknown adds elements of which only Slurm knows.
 func (row *RunStatus) addUnknown(jobs []slurm.JobStatus) {
 	for _, job := range jobs {
 		array, number, _ := strings.Cut(job.ID, "_")
@@ -87,13 +88,13 @@ func (row *RunStatus) addUnknown(jobs []slurm.JobStatus) {
 	}
 }
 
-// addUp takes the state from the elements: of one that is not over, or else of the one with the largest exit code, the first of these.
+// addUp takes the state from one element: one that has not ended, or else the first of those with the largest exit code.
 func (row *RunStatus) addUp() {
 	row.State, row.Reason, row.Exit, row.Cause, row.Next, row.saved = "UNKNOWN", "", nil, "", "", false
 	t := row.tally()
 	all := len(row.elements)
 	row.Message = t.text(all)
-	if t.open != nil && len(row.array.indices) == 0 { // which may stand for many
+	if t.open != nil && len(row.array.indices) == 0 { // one job of Slurm may stand for many elements
 		row.Message = t.text(0)
 	}
 	row.Ended = t.open == nil && !row.Simulated
@@ -112,14 +113,14 @@ func (row *RunStatus) addUp() {
 	}
 }
 
-// tally counts an array's elements.
+// tally counts an array's elements by how they ended.
 type tally struct {
 	done, failed int
-	open, worst  *RunStatus // nil: none is
-	code         int        // of the worst
+	open, worst  *RunStatus // nil if there is none
+	code         int        // exit code of worst
 }
 
-// tally adds up what is no element's alone, too.
+// tally also adds up the fields that are sums over the elements.
 func (row *RunStatus) tally() (t tally) {
 	row.Attempt, row.Restarts, row.Requeues, row.Saved = 0, 0, 0, nil
 	for i := range row.elements {
@@ -148,7 +149,7 @@ func (row *RunStatus) tally() (t tally) {
 	return t
 }
 
-// text is for the message of an array of so many elements; 0: nobody knows.
+// text describes the counts in words. all is the number of elements, or 0 if it is not known.
 func (t tally) text(all int) string {
 	text := fmt.Sprintf("%d of %d elements are done", t.done, all)
 	if all == 0 {
@@ -163,10 +164,10 @@ func (t tally) text(all int) string {
 	return text
 }
 
-// endInArray says how an element ended.
+// endInArray describes how an element ended.
 func (row *RunStatus) endInArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
-	if row.index >= 0 { // which need not be Slurm's
+	if row.index >= 0 { // it may differ from Slurm's
 		index = strconv.Itoa(row.index)
 	}
 	if row.VerdictJob == row.Job {
@@ -175,7 +176,7 @@ func (row *RunStatus) endInArray() string {
 	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())
 }
 
-// FinishedElements are the indices of an array's elements that have done what they were to do.
+// FinishedElements returns the indices of an array's elements that have finished their work.
 func (row *RunStatus) FinishedElements() (indices []int) {
 	for i := range row.elements {
 		if element := &row.elements[i]; element.index >= 0 && element.Finished() {
@@ -185,12 +186,12 @@ func (row *RunStatus) FinishedElements() (indices []int) {
 	return indices
 }
 
-// neverBegan tells of an ended element that nobody knows anything of.
+// neverBegan reports whether nothing is known of an ended element.
 func (row *RunStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
 
-// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed since, or some elements.
+// ofJob restricts an array's row to the job id: the whole array, with what was resumed since, or some elements.
 func (row RunStatus) ofJob(id string) RunStatus {
-	if row.array == nil || row.run.Spec().ArraySize > 0 { // whose jobs are one sweep
+	if row.array == nil || row.run.Spec().ArraySize > 0 { // its jobs form one sweep
 		return row
 	}
 	resumed := row.array.resumedIn(id)

@@ -108,8 +108,8 @@ func TestStatusKnowsACancelledElement(t *testing.T) {
 	w.Ran(1, "12", 0)
 	w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12_2"}))
 	w.Queue("12_1 COMPLETED")
-	row := w.status("CANCELLED", 1, "1 of 2 elements are done; element 2 ended as CANCELLED: it was cancelled before it began")
-	w.ends(row, "12", 1, "job 12: 1 of 2 elements did not end well\n  job 12_2 ended as CANCELLED: it was cancelled before it began")
+	row := w.status("CANCELLED", 1, "1 of 2 elements are done; element 2 ended as CANCELLED: it was canceled before it began")
+	w.ends(row, "12", 1, "job 12: 1 of 2 elements did not end well\n  job 12_2 ended as CANCELLED: it was canceled before it began")
 }
 
 // Who resumes one element alone takes nobody's cancel back but its own.
@@ -120,7 +120,7 @@ func TestResumeOfOneLeavesSiblingsCancelled(t *testing.T) {
 	w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12"}))
 	w.Submitted("13", one)
 	w.Queue("13_1 PENDING")
-	w.status("PENDING", -1, "0 of 2 elements are done; element 2 ended as CANCELLED: it was cancelled before it began")
+	w.status("PENDING", -1, "0 of 2 elements are done; element 2 ended as CANCELLED: it was canceled before it began")
 	w.Submitted("14") // all of them
 	w.Queue("14_1 RUNNING", "14_2 PENDING")
 	w.status("RUNNING", -1, "0 of 2 elements are done")
@@ -142,7 +142,7 @@ func TestStatusOfALargeArrayIsSlurms(t *testing.T) {
 // An element that scancel took out of the queue before it began is in no answer of Slurm's any more (seen with 22.05), while the rest of
 // its array is. One that began has left something.
 func TestStatusKnowsADroppedElement(t *testing.T) {
-	const dropped = "element 2 ended as CANCELLED: it was cancelled before it began"
+	const dropped = "element 2 ended as CANCELLED: it was canceled before it began"
 	w := newArrayWorld(t, "0-2")
 	w.Submitted("12")
 	w.Queue("12_0 RUNNING", "12_[1] PENDING")
@@ -151,7 +151,7 @@ func TestStatusKnowsADroppedElement(t *testing.T) {
 	w.Ran(1, "12", 0)
 	w.Queue("12_0 COMPLETED", "12_1 COMPLETED")
 	row := w.status("CANCELLED", 1, "2 of 3 elements are done; "+dropped)
-	w.ends(row, "12", 1, "job 12: 1 of 3 elements did not end well\n  job 12_2 ended as CANCELLED: it was cancelled before it began")
+	w.ends(row, "12", 1, "job 12: 1 of 3 elements did not end well\n  job 12_2 ended as CANCELLED: it was canceled before it began")
 
 	// once more, after an end of its own
 	w.Ran(2, "12", 3)

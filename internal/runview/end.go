@@ -15,17 +15,16 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Wait waits until the job has ended, and returns how it ended.
+// Wait waits until the job has ended. The error says how it ended, and is nil if it was successful.
 func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
 	return v.untilEnd(ctx, run, id, func() error { return nil })
 }
 
-// Follow copies the job's log as it grows, until the job has ended, and returns how it
-// ended.
+// Follow copies the job's log as it grows, until the job has ended. The error is that of Wait.
 func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
 	if isArray(run) {
 		only := id
-		if run.Spec().ArraySize > 0 { // its jobs are one sweep
+		if run.Spec().ArraySize > 0 { // its jobs form one sweep
 			only = ""
 		}
 		return (&arrayLog{v: v, run: run, only: only}).follow(ctx, id)
@@ -40,13 +39,12 @@ func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
 	return v.untilEnd(ctx, run, id, tail.copy)
 }
 
-// untilEnd calls each again and again until the job has ended; its error carries the
-// job's exit code.
+// untilEnd calls each repeatedly until the job has ended. Its error has the job's exit code.
 func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each func() error) error {
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	var asked time.Time
-	var warned bool // of the outage that lasts
+	var warned bool // about the present outage
 	for {
 		if err := each(); err != nil {
 			return err
@@ -57,9 +55,9 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 			case err != nil && ctx.Err() != nil:
 				return v.stillRuns(ctx, run, id)
 			case errors.Is(err, slurm.ErrUnreachable):
-				// a controller is restarted now and then, and the job runs on
+				// the controller may be restarting, and the job runs on
 				if !warned {
-					v.Log.Warn("the job's state is not known for now", "error", err)
+					v.Log.Warn("the job's state is not known at the moment", "error", err)
 				}
 				warned = true
 			case err != nil:
@@ -79,7 +77,7 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 	}
 }
 
-// progress is a job's status. While an array goes on its elements, which may be a thousand, are not looked at.
+// progress returns a job's status. While an array runs it does not read the elements, of which there may be thousands.
 func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunStatus, error) {
 	if isArray(run) {
 		if open, err := v.arrayGoesOn(ctx, run, id); err != nil || open {
@@ -90,7 +88,7 @@ func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunS
 	return row.ofJob(id), err
 }
 
-// arrayGoesOn reports whether a job of an array has parts that have not ended.
+// arrayGoesOn reports whether parts of an array's job have not ended.
 func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (bool, error) {
 	if run.Spec().Kind != "slurm" {
 		return simulating(run, id), nil
@@ -106,13 +104,14 @@ func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (b
 	return slices.ContainsFunc(jobs, isOpen), err
 }
 
-// stillRuns is the error of who stops watching a job: nothing happens to that, and here is how to come back to it.
+// stillRuns returns the error for a user who stops watching a job: the job keeps running, and the message says how to watch it again.
 func (v *Viewer) stillRuns(ctx context.Context, run *rundir.Dir, id string) error {
 	name := v.jobName(run, id)
-	return fmt.Errorf("%w; job %s goes on\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, name, name)
+	return fmt.Errorf("%w; job %s keeps running\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, name,
+		name)
 }
 
-// jobName is what a person types for a job: its id where the commands find that, or else its run directory.
+// jobName returns what a user types for a job: its ID if commands find the job by that, or else its run directory.
 func (v *Viewer) jobName(run *rundir.Dir, id string) string {
 	if found, err := rundir.Find(v.From.Abs("runs"), id); err == nil && found.Path() == run.Path() {
 		return id
@@ -120,7 +119,7 @@ func (v *Viewer) jobName(run *rundir.Dir, id string) string {
 	return slurm.ShellQuote(v.From.Short(run.Path()))
 }
 
-// endOf makes a job's end into an error: nil where it is done.
+// endOf turns a job's end into an error, which is nil if the job is done.
 func endOf(id string, row RunStatus) error {
 	if row.chain != nil { // the link that came last
 		id = row.Job
@@ -142,12 +141,12 @@ func endOf(id string, row RunStatus) error {
 	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("job %s ended as %s: %s", id, row.State, row.why())}
 }
 
-// end is endOf for a row by itself.
+// end is endOf for the row itself.
 func (row *RunStatus) end() error { return endOf(row.Job, *row) }
 
-// endOfArray is the error of elements that did not end well, with the largest of their exit codes.
+// endOfArray returns the error for elements that failed, with the largest of their exit codes.
 func endOfArray(id string, elements []RunStatus) error {
-	const most = 20 // that are named
+	const most = 20 // elements named in the message
 	var failed []error
 	code := 0
 	for _, element := range elements {
@@ -169,15 +168,15 @@ func endOfArray(id string, elements []RunStatus) error {
 	return &exit.Error{Code: code, Err: errors.New(lines)}
 }
 
-// why says what is known of the end of a job that left no verdict.
+// why returns what is known of the end of a job without a verdict.
 func (row *RunStatus) why() string {
 	if row.cancelled {
-		return "it was cancelled before it began"
+		return "it was canceled before it began"
 	}
 	return cmp.Or(row.Next, row.Reason, "no agent left a verdict; see ddpbatch logs "+row.logsName())
 }
 
-// logsName is what logs knows a job by: an element that has not begun by its array.
+// logsName returns what the logs command takes for a job: for an element that has not begun, its array.
 func (row *RunStatus) logsName() string {
 	array, _, isElement := strings.Cut(row.Job, "_")
 	if _, begun := row.run.Index(); isElement && !begun {
@@ -186,14 +185,13 @@ func (row *RunStatus) logsName() string {
 	return row.Job
 }
 
-// How often a followed log and its job are looked at. Logs lie on shared file systems, where
-// nothing can wait for a change.
+// How often a followed log and its job are checked. Logs are on shared file systems, where no notification of changes is possible.
 const (
 	logPoll   = 200 * time.Millisecond
 	statePoll = time.Second
 )
 
-// codeOf is the exit code of how a job, or an element, ended.
+// codeOf returns the exit code for the end of a job or an element.
 func codeOf(err error) int {
 	if coded, ok := errors.AsType[*exit.Error](err); ok {
 		return coded.Code
@@ -204,9 +202,9 @@ func codeOf(err error) int {
 	return exit.Done
 }
 
-// Ended reports whether a submitted job is over, and how it ended. Slurm is asked first, since scancel says nothing of such a job, or of
-// one that it does not know. A job that goes on under another name was renamed, or is somebody else's, as a rebuilt cluster counts from 1
-// again: that is a [usage.Error], since only a person can tell.
+// Ended reports whether a submitted job has ended, and how. It asks Slurm first, because scancel does not say whether a job has ended or is
+// not known. A running job of another name was renamed, or is not this run's, since a rebuilt cluster counts from 1 again. That is a
+// [usage.Error], because only the user can decide.
 func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how string, over bool, err error) {
 	jobs, err := v.Slurm.On(run.Cluster()).Jobs(ctx, []string{id})
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
@@ -216,11 +214,11 @@ func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how str
 	if err != nil || !over {
 		return "", false, err
 	}
-	plain, _, _ := strings.Cut(id, ";") // less the cluster
+	plain, _, _ := strings.Cut(id, ";") // without the cluster
 	return v.HowEnded(ctx, run, plain, state), true, nil
 }
 
-// HowEnded says how the job id of a run ended: its state, and what its verdict says. state is Slurm's word, "" where there is none.
+// HowEnded says how the job id of a run ended: its state, and what its verdict says. state is Slurm's state, or "" if that is not known.
 func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string) string {
 	row, err := v.Status(ctx, run)
 	if err != nil {
@@ -238,7 +236,7 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 	}
 	switch {
 	case state == "" && !judged:
-		return "how, nobody can tell, as it left no verdict"
+		return "how is not known, because it left no verdict"
 	case state == "":
 		state = row.State
 	}

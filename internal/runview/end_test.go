@@ -43,7 +43,7 @@ func TestWaitWarnsOfEveryOutage(t *testing.T) {
 		if err := v.Wait(t.Context(), run, "12"); err != nil || len(states) > 0 {
 			t.Errorf("%v; not asked for %v", err, states)
 		}
-		if got := strings.Count(log.String(), "is not known for now"); got != 2 {
+		if got := strings.Count(log.String(), "is not known at the moment"); got != 2 {
 			t.Errorf("told of %d outages, want 2: %s", got, &log)
 		}
 	})

@@ -13,7 +13,8 @@ import (
 	"ddpbatch/mpi/launch/blame"
 )
 
-// Find opens the run that a person names by job id or path, and tells its newest job id. runs is the folder in which job ids are looked up.
+// Find opens the run that a user names by job ID or path, and returns its newest job ID. runs is the directory in which job IDs are looked
+// up.
 func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 	run, err := v.find(runs, name)
 	if err != nil {
@@ -29,8 +30,9 @@ func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 	return run, id, nil
 }
 
-// FindJobs is Find for a person who means all of a run's jobs. An array of which elements were resumed alone is several jobs: the one
-// that is named by its id, and else all of them. An element that waits has no directory yet: the run is the array's, then.
+// FindJobs is Find for a user who means all of a run's jobs. An array of which elements were resumed without the others has several jobs:
+// FindJobs returns the one that is named by its ID, or else all of them. A pending element has no directory yet, and then the run is the
+// array.
 func (v *Viewer) FindJobs(runs, name string) (*rundir.Dir, []string, error) {
 	_, err := v.find(runs, name)
 	if array, id, waits := waitingElement(err); waits {
@@ -44,8 +46,8 @@ func (v *Viewer) FindJobs(runs, name string) (*rundir.Dir, []string, error) {
 	return run, ids, err
 }
 
-// find opens the run that a person names. A plain name means a job, or a run in runs, before it means a folder in the working
-// directory: another user may have put that there.
+// find opens the run that a user names. A plain name means a job, or a run in runs, before it means a directory in the working directory,
+// because another user may have created that.
 func (v *Viewer) find(runs, name string) (*rundir.Dir, error) {
 	if isPath(name) {
 		return rundir.Find(runs, v.From.Abs(name))
@@ -64,14 +66,14 @@ func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
 }
 
-// isThere reports whether name is a path that a person has seen; one that ends in NAME-JOBID leads to a run by a hidden link.
+// isThere reports whether name is a path that exists visibly. A path that ends in NAME-JOBID leads to a run by a hidden link.
 func (v *Viewer) isThere(name string) bool {
 	_, err := os.Lstat(v.From.Abs(name))
 	return isPath(name) && err == nil
 }
 
-// jobsNamed are the jobs that a person means who names a run, whose newest job is id: all links of a chain. An array of which elements
-// were resumed alone is several: the one that is named by its id, and else all of them.
+// jobsNamed returns the jobs that a user means by naming a run, whose newest job is id. For a chain these are all links. An array of which
+// elements were resumed without the others has several jobs: the one that is named by its ID, or else all of them.
 func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 	if c := chainOf(run); c != nil {
 		return c.jobs, nil
@@ -85,7 +87,7 @@ func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if run.Spec().ArraySize > 0 { // a person knows the sweep by any of its arrays
+	if run.Spec().ArraySize > 0 { // any of its arrays stands for the sweep
 		return jobs.ids(), nil
 	}
 	for _, id := range jobs.known {
@@ -96,7 +98,8 @@ func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 	return jobs.ids(), nil
 }
 
-// ExplainElement says of an array's element that has no directory whether the array has it at all. Other errors stay as they are.
+// ExplainElement says, for an array's element without a directory, whether the array has such an element. It returns other errors
+// unchanged.
 func ExplainElement(from text.Dir, err error) error {
 	none, ok := errors.AsType[*rundir.NoElementError](err)
 	if !ok {
@@ -108,16 +111,16 @@ func ExplainElement(from text.Dir, err error) error {
 	case err != nil:
 		return err
 	case array == nil:
-		return usage.Errorf("there is no array element %d in %s: it is no array", none.Index, run)
+		return usage.Errorf("array element %d does not exist in %s, which is not an array", none.Index, run)
 	case slices.Contains(array.indices, none.Index):
-		return usage.Errorf("element %d of the array %s has not begun", none.Index, run)
+		return usage.Errorf("element %d of the array %s has not begun yet", none.Index, run)
 	case len(array.all()) == 0:
-		return usage.Errorf("there is no array element %d in %s: none has begun", none.Index, run)
+		return usage.Errorf("array element %d does not exist in %s: no element has begun", none.Index, run)
 	}
-	return usage.Errorf("there is no array element %d in %s; there are %s", none.Index, run, blame.Ranges(array.all()))
+	return usage.Errorf("array element %d does not exist in %s; its elements are %s", none.Index, run, blame.Ranges(array.all()))
 }
 
-// waitingElement is the job of an array's element that was submitted and has no directory, as it has not begun; the run is the array's.
+// waitingElement returns the array and the job of an array's element that was submitted but has not begun, and so has no directory.
 func waitingElement(err error) (run *rundir.Dir, id string, ok bool) {
 	none, ok := errors.AsType[*rundir.NoElementError](err)
 	if !ok || none.Run.Spec().Kind != "slurm" {

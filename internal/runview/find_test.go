@@ -42,13 +42,13 @@ func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 		run.Path():                       {run.Path(), "12", ""},
 		run.Path() + "/":                 {run.Path(), "12", ""},
 		run.Path() + "/tasks/3":          {element.Path(), "12_3", ""},
-		run.Path() + "/tasks/4":          {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
+		run.Path() + "/tasks/4":          {says: "array element 4 does not exist in " + run.Path() + ", which is not an array"},
 		"12":                             {run.Path(), "12", ""},
 		"12_3":                           {element.Path(), "12_3", ""},
-		"12_4":                           {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
+		"12_4":                           {says: "array element 4 does not exist in " + run.Path() + ", which is not an array"},
 		"x-12":                           {run.Path(), "12", ""},
 		runs + "/x-12/tasks/3":           {element.Path(), "12_3", ""},
-		runs + "/x-12/tasks/4":           {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
+		runs + "/x-12/tasks/4":           {says: "array element 4 does not exist in " + run.Path() + ", which is not an array"},
 		filepath.Base(run.Path()):        {run.Path(), "12", ""},
 		"./" + filepath.Base(run.Path()): {filepath.Join(here, filepath.Base(run.Path())), "77", ""},
 		"./12":                           {filepath.Join(here, "12"), "77", ""},
@@ -97,7 +97,7 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 		a.Run.Path() + "/tasks/1":   {one.Path(), []string{"13_1"}, ""},
 		"12_2":                      {a.Run.Path(), []string{"12_2"}, ""},
 		a.Run.Path() + "/tasks/2":   {a.Run.Path(), []string{"12_2"}, ""},
-		"12_4":                      {says: "there is no array element 4 in " + a.Run.Path() + "; there are 0-3"},
+		"12_4":                      {says: "array element 4 does not exist in " + a.Run.Path() + "; its elements are 0-3"},
 		"14":                        {says: "no such run"},
 	} {
 		got, ids, err := finder(a.Slurm, "/", &log).FindJobs(runs, name)
@@ -108,7 +108,7 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 			t.Errorf("%s: %v, jobs %q, %v; want %s, %q", name, got, ids, err, want.path, want.ids)
 		}
 	}
-	waits := "element 2 of the array " + a.Run.Path() + " has not begun"
+	waits := "element 2 of the array " + a.Run.Path() + " has not begun yet"
 	if _, _, err := finder(a.Slurm, "/", &log).Find(runs, "12_2"); err == nil || err.Error() != waits {
 		t.Errorf("Find of one that waits: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 		t.Errorf("%v, %q, %v", got, ids, err)
 	}
 	_, _, err = finder(a.Slurm, "/", &log).FindJobs(runs, simulated.Path()+"/tasks/1")
-	if err == nil || !strings.HasSuffix(err.Error(), "has not begun") {
+	if err == nil || !strings.HasSuffix(err.Error(), "has not begun yet") {
 		t.Errorf("a simulated element that waits: %v", err)
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"ddpbatch/internal/lines"
 )
 
-// errAllShown: all attempts that are asked for are over, though the job may not be.
+// errAllShown means that all requested attempts have ended, though the job may not have.
 var errAllShown = errors.New("the attempt is over")
 
 // following shows what ranks write as they write it.
 type following struct {
 	rankLogs
-	attempt int // whose files are read
+	attempt int // the attempt whose files are read
 	openLogs
 }
 
-// follow goes from attempt to attempt until the job has ended or the last attempt that is asked for is over.
+// follow shows attempt after attempt until the job has ended or the last requested attempt is over.
 func (l rankLogs) follow(ctx context.Context, id string) error {
 	f, err := l.following()
 	if err != nil {
@@ -27,7 +27,7 @@ func (l rankLogs) follow(ctx context.Context, id string) error {
 	return errors.Join(f.untilShown(ctx, id, f.more, f.rest), f.finish())
 }
 
-// untilShown calls more until the job has ended, and rest then, or until all that is asked for was shown.
+// untilShown calls more until the job has ended, and then rest. It stops when everything requested was shown.
 func (l rankLogs) untilShown(ctx context.Context, id string, more, rest func() error) error {
 	err := l.v.untilEnd(ctx, l.run, id, more)
 	if ctx.Err() == nil && !errors.Is(err, errAllShown) {
@@ -41,13 +41,13 @@ func (l rankLogs) untilShown(ctx context.Context, id string, more, rest func() e
 	return err
 }
 
-// following begins with the first attempt that is asked for.
+// following begins with the first requested attempt.
 func (l rankLogs) following() (*following, error) {
 	l, err := l.resolved()
 	return &following{rankLogs: l, attempt: l.first}, err
 }
 
-// rest shows what came into being just before the job's end.
+// rest shows what was written just before the job's end.
 func (f *following) rest() error {
 	f.pacer = pacer{}
 	return f.more()
@@ -66,7 +66,7 @@ func (f *following) more() error {
 		if err := errors.Join(f.look(), f.copy()); err != nil {
 			return err
 		}
-		// the next attempt begins when the ranks of this one are gone
+		// the next attempt begins after the ranks of this one have ended
 		switch {
 		case newest <= f.attempt:
 			return nil
@@ -80,7 +80,7 @@ func (f *following) more() error {
 	}
 }
 
-// look opens files that have come into being.
+// look opens new files.
 func (f *following) look() error {
 	logs, err := f.list(f.attempt)
 	if err != nil && !errors.Is(err, errNoLogs) {

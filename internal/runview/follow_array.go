@@ -14,14 +14,14 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// elementLabel begins each line of an element where those of others are shown, too.
+// elementLabel begins each line of an element if several elements are shown.
 func elementLabel(index string) string { return "[" + index + "] " }
 
 // arrayLog shows the logs of an array's elements.
 type arrayLog struct {
 	v    *Viewer
 	run  *rundir.Dir
-	only string // the job whose logs are shown; "": of each element its newest
+	only string // the job whose logs are shown; "": the newest of each element
 	jobs arrayJobs
 	openLogs
 }
@@ -33,7 +33,7 @@ func (a *arrayLog) print() error {
 	if len(a.open) == 0 {
 		fmt.Fprintln(a.v.Err, "no output yet")
 	}
-	for _, file := range a.open { // one after the other: there may be more of them than files that a process may have open
+	for _, file := range a.open { // one after the other: there may be more files than a process may have open
 		err := errors.Join(file.tail.copy(), file.label.Finish())
 		file.tail.close()
 		if err != nil {
@@ -43,11 +43,11 @@ func (a *arrayLog) print() error {
 	return nil
 }
 
-// follow goes on until the job id has ended.
+// follow shows logs until the job id has ended.
 func (a *arrayLog) follow(ctx context.Context, id string) error {
 	err := a.v.untilEnd(ctx, a.run, id, a.more)
 	if ctx.Err() == nil {
-		err = errors.Join(err, a.look(), a.copy()) // what came into being just before the end
+		err = errors.Join(err, a.look(), a.copy()) // what was written just before the end
 	}
 	return errors.Join(err, a.finish())
 }
@@ -62,7 +62,7 @@ func (a *arrayLog) more() error {
 	return a.copy()
 }
 
-// look finds logs that have come into being.
+// look finds new logs.
 func (a *arrayLog) look() error {
 	logs, err := a.list()
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *arrayLog) list() (map[int]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.jobs.whole == "" { // later ones are known by what begins in them
+	if a.jobs.whole == "" { // later jobs are known by the elements that begin in them
 		if a.jobs, err = array.jobs(a.run); err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (a *arrayLog) list() (map[int]string, error) {
 	return logs, nil
 }
 
-// elementRanks are the logs of the same ranks of each element.
+// elementRanks returns the logs of the same ranks for each element.
 func (l rankLogs) elementRanks() ([]rankLogs, error) {
 	elements, err := l.run.Elements()
 	all := make([]rankLogs, len(elements))
@@ -138,16 +138,16 @@ func (l rankLogs) printArray() error {
 	return err
 }
 
-// arrayFollowing shows what ranks of an array's elements write as they write it.
+// arrayFollowing shows what the ranks of an array's elements write as they write it.
 type arrayFollowing struct {
 	rankLogs
 	elements map[string]*following
-	over     map[string]bool // that have no more to show of what is asked for
-	all      int             // elements that the job asks for; 0: only Slurm can tell
+	over     map[string]bool // elements of which everything requested was shown
+	all      int             // number of elements that the job asks for; 0: only Slurm knows
 	looked   pacer
 }
 
-// followArray is follow for each element, until the last has ended.
+// followArray is follow for each element, until the last one has ended.
 func (l rankLogs) followArray(ctx context.Context, id string) error {
 	array, err := arrayIn(l.run)
 	if err != nil {
@@ -171,12 +171,12 @@ func (a *arrayFollowing) more() error {
 	return a.each((*following).more)
 }
 
-// rest shows what came into being just before the end.
+// rest shows what was written just before the end.
 func (a *arrayFollowing) rest() error {
 	return errors.Join(a.look(), a.each((*following).rest))
 }
 
-// look begins to follow elements that have come into being.
+// look begins to follow new elements.
 func (a *arrayFollowing) look() error {
 	elements, err := a.elementRanks()
 	if err != nil {
@@ -193,7 +193,7 @@ func (a *arrayFollowing) look() error {
 	return nil
 }
 
-// each shows what is new of each element; errAllShown where that was all of all of them.
+// each shows what is new of each element. It returns errAllShown if everything was shown of all elements.
 func (a *arrayFollowing) each(show func(*following) error) error {
 	for _, index := range slices.Sorted(maps.Keys(a.elements)) {
 		if a.over[index] {

@@ -8,16 +8,16 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// AddGoodput has the row say where the run's time went, which takes a look at all its metrics, as far as accounts does not know them. Of a
-// run whose files cannot be read the row says nothing of it.
+// AddGoodput adds to the row where the run's time went. It reads all of the run's metrics that accounts does not know yet. If the run's
+// files cannot be read it adds nothing.
 func (row *RunStatus) AddGoodput(accounts *goodput.Accounts, now time.Time) {
 	if b, err := accounts.Of(row.run, row.Ended, now); err == nil {
 		row.Goodput = &b
 	}
 }
 
-// EndedOf reports which of runs will not go on by themselves, by Slurm and what they have left. Of one that nothing can be told of it is
-// false.
+// EndedOf reports which of runs will not continue by themselves, according to Slurm and their files. The answer is false if that is not
+// known.
 func (v *Viewer) EndedOf(ctx context.Context, runs []*rundir.Dir) ([]bool, error) {
 	ended := make([]bool, len(runs))
 	rows, err := v.Statuses(ctx, runs)

@@ -13,15 +13,15 @@ import (
 	streams "ddpbatch/mpi/launch/output"
 )
 
-// Logs says what is shown of a run's output.
+// Logs says which part of a run's output is shown.
 type Logs struct {
-	OfRanks     bool  // what ranks wrote themselves; else the job's log
-	Ranks       []int // none: all
-	First, Last int   // attempts; First 0: the newest; Last 0: all there are, or come
+	OfRanks     bool  // the output of the ranks; otherwise the job's log
+	Ranks       []int // empty: all
+	First, Last int   // attempts; First 0: the newest; Last 0: no end, including later ones
 	Follow      bool  // until the job's end
 }
 
-// ShowLogs shows the output of a run, whose newest job is id. An error tells how a job ended that was followed.
+// ShowLogs shows the output of a run, whose newest job is id. If the output was followed, the error says how the job ended.
 func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Logs) error {
 	array := isArray(run)
 	if array {
@@ -50,14 +50,14 @@ func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Log
 	return v.printLog(run, id)
 }
 
-// rankLogs are the files of a run's ranks that logs shows.
+// rankLogs are the log files of a run's ranks to show.
 type rankLogs struct {
 	v     *Viewer
 	run   *rundir.Dir
-	ranks []int // none: all
+	ranks []int // empty: all
 
-	first, last int    // attempts; first 0: the newest; last 0: all there are, or come
-	element     string // the index of an array's element, among others; else empty
+	first, last int    // attempts; first 0: the newest; last 0: no end, including later ones
+	element     string // the index of an array's element, if several elements are shown; otherwise empty
 }
 
 // printLog shows the log of one job.
@@ -76,7 +76,7 @@ func (v *Viewer) printLog(run *rundir.Dir, id string) error {
 	return nil
 }
 
-// print shows every attempt there is, rank by rank.
+// print shows all requested attempts, rank by rank.
 func (l rankLogs) print() error {
 	l, err := l.resolved()
 	if err != nil {
@@ -95,7 +95,7 @@ func (l rankLogs) print() error {
 	}
 	for n := l.first; n <= l.last; n++ {
 		if err := l.printAttempt(n); err != nil {
-			// of all attempts, one may have no logs: its ranks were never started
+			// an attempt may have no logs, if its ranks were never started
 			if l.first == l.last || !errors.Is(err, errNoLogs) {
 				return err
 			}
@@ -142,10 +142,10 @@ func (l rankLogs) printFile(log rundir.RankLog) error {
 	return errors.Join(tail.copy(), label.Finish())
 }
 
-// errNoLogs: an attempt has no log of the ranks that are asked for.
+// errNoLogs means that an attempt has no log of the requested ranks.
 var errNoLogs = errors.New("no log")
 
-// resolved is l with the attempts that it begins with known.
+// resolved returns l with the number of its first attempt.
 func (l rankLogs) resolved() (rankLogs, error) {
 	if l.first > 0 {
 		return l, nil
@@ -155,18 +155,18 @@ func (l rankLogs) resolved() (rankLogs, error) {
 	return l, err
 }
 
-// list lists the logs of an attempt that are asked for.
+// list lists the requested logs of an attempt.
 func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
 	logs, err := l.run.RankLogs(attempt)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.v.From.Short(l.run.Path()))
+		return nil, fmt.Errorf("attempt %d has %w: %s has no such attempt", attempt, errNoLogs, l.v.From.Short(l.run.Path()))
 	}
 	return slices.DeleteFunc(logs, func(log rundir.RankLog) bool { return !l.wanted(log.Rank) }), err
 }
 
 func (l rankLogs) wanted(rank int) bool { return len(l.ranks) == 0 || slices.Contains(l.ranks, rank) }
 
-// labelled reports whether lines must say whose they are.
+// labelled reports whether each line must say which rank wrote it.
 func (l rankLogs) labelled() bool { return len(l.ranks) != 1 || l.element != "" }
 
 func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
@@ -180,7 +180,7 @@ func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
 	return &lines.Writer{To: l.v.Out, Label: label}
 }
 
-// ofElement names the element of an array that the logs are of, among others: "element 3" and end.
+// ofElement returns "element 3" and end, or "" if only one element is shown.
 func (l rankLogs) ofElement(end string) string {
 	if l.element == "" {
 		return ""

@@ -35,7 +35,7 @@ func TestStatusFindsALostJob(t *testing.T) {
 		"is forgotten": {begun: true, crashed: true, queue: []string{"400 CANCELLED"}, want: "500 FAILED", ended: true},
 		"is not there": {
 			queue: []string{"400 CANCELLED"}, want: "400 CANCELLED", ended: true,
-			next: "a resume was cut short, and Slurm has no job of it; to submit it: ddpbatch resume ",
+			next: "a resume was cut short, and Slurm has no job of this run; to submit it: ddpbatch resume ",
 		},
 		"may come yet": {
 			claimed: true, queue: []string{"400 CANCELLED"}, want: "400 CANCELLED",

@@ -12,25 +12,26 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Result is what an element of an array, or of a sweep, has come to; its JSON names are a contract (docs/cli/status.md).
+// Result is the result of an element of an array or sweep. Its JSON names are a contract (docs/cli/status.md).
 type Result struct {
 	Index  int            `json:"index"`
-	Name   string         `json:"name"`   // that says its values; empty: it is of no sweep
+	Name   string         `json:"name"`   // made from its values; empty if it is not part of a sweep
 	Values map[string]any `json:"values"` // by the keys of the job file
-	Metric *float64       `json:"metric"` // null before the first
+	Metric *float64       `json:"metric"` // null before the first value
 	RunStatus
 
-	Shown []string `json:"-"` // Values for a person, in the order of Results.Columns
+	Shown []string `json:"-"` // Values as text, in the order of Results.Columns
 }
 
-// Results are those of an array's elements: of a sweep the best first, else in their order where no metric is named.
+// Results are the results of an array's elements. Those of a sweep are sorted, best first; others keep their order unless a metric is
+// named.
 type Results struct {
-	Columns []string // of a sweep: the keys in short
-	Metric  string   // what is shown of each
+	Columns []string // of a sweep: the keys, shortened
+	Metric  string   // the metric that is shown for each element
 	Rows    []Result
 }
 
-// The metrics of the built-in trainer that say how good a model is.
+// The built-in trainer's metrics for the quality of a model.
 const (
 	evalLoss = "eval_loss"
 	accuracy = "accuracy"
@@ -43,8 +44,8 @@ func HasElements(run *rundir.Dir) (bool, error) {
 	return has && err == nil, err
 }
 
-// Results reads what the elements of an array, whose row this is, have come to. They are sorted by the metric that sort names, where "-"
-// before it puts the worst first; those of a sweep by that of the job where it is empty.
+// Results reads the results of the elements of an array, whose row this is. They are sorted by the metric named by sort; "-" before it puts
+// the worst first. If sort is empty, those of a sweep are sorted by the job's metric.
 func (row *RunStatus) Results(sort string) (*Results, error) {
 	job, err := jobfile.OfRun(row.run)
 	if err != nil {
@@ -80,7 +81,7 @@ func (row *RunStatus) Results(sort string) (*Results, error) {
 	return r, nil
 }
 
-// metricOf is the metric by which a sweep's elements are compared where nobody says.
+// metricOf returns the default metric by which a sweep's elements are compared.
 func metricOf(row *RunStatus, job *jobfile.Job) string {
 	evaluates := func(element RunStatus) bool {
 		value, err := element.result(evalLoss)
@@ -95,7 +96,7 @@ func metricOf(row *RunStatus, job *jobfile.Job) string {
 	return loss
 }
 
-// result is what counts of a metric in the course of an element's run; nil where it has none yet.
+// result returns an element's result for a metric, or nil if it has none yet.
 func (row *RunStatus) result(metric string) (*float64, error) {
 	if _, begun := row.run.Index(); !begun {
 		return nil, nil
@@ -138,7 +139,7 @@ func (r *Results) sort(reversed bool) {
 	})
 }
 
-// refuseMetric refuses a metric that none of the elements has, unless none has any.
+// refuseMetric returns an error if none of the elements has a metric, unless they have no metrics at all.
 func (row *RunStatus) refuseMetric(metric string) error {
 	known := map[string]bool{}
 	for _, element := range row.elements {
@@ -157,6 +158,6 @@ func (row *RunStatus) refuseMetric(metric string) error {
 		return nil
 	}
 	const most = 30
-	return usage.Errorf("no element has %s in its metrics.jsonl; there are %s",
+	return usage.Errorf("no element has %s in its metrics.jsonl; the metrics are %s",
 		text.Quoted(metric, most), text.Few(slices.Sorted(maps.Keys(known)), most))
 }

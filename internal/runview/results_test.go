@@ -53,7 +53,7 @@ func TestResultsAreSortedByAMetric(t *testing.T) {
 		"-accuracy":  "accuracy of LR,N: 0.1,1=0.25 0.1,2=0.5 0.2,1=- 0.2,2=-",
 		"-eval_loss": "eval_loss of LR,N: 0.1,1=0.5 0.1,2=0.25 0.2,1=- 0.2,2=-",
 		"step":       "step of LR,N: 0.2,1=10 0.1,1=20 0.1,2=20 0.2,2=-",
-		"a\x1b[31m":  `no element has "a\x1b[31m" in its metrics.jsonl; there are accuracy, eval_loss, loss, step`,
+		"a\x1b[31m":  `no element has "a\x1b[31m" in its metrics.jsonl; the metrics are accuracy, eval_loss, loss, step`,
 	} {
 		if got := w.results(sort); got != want {
 			t.Errorf("sorted by %q: %s, want %s", sort, got, want)

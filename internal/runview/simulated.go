@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// simulating tells whether the process that simulates run still lives: its pretend job id is its pid, of an array element with the
-// index behind it.
+// simulating reports whether the process that simulates run still lives. The pretend job ID is its process ID, followed by the index for an
+// array element.
 func simulating(run *rundir.Dir, id string) bool {
 	fd, ok := OpenSimulation(run, id)
 	if ok {
@@ -22,8 +22,9 @@ func simulating(run *rundir.Dir, id string) bool {
 	return ok
 }
 
-// OpenSimulation opens the process that simulates run (pidfd_open(2)); false where it is gone. It is known by the job's log, which it
-// keeps open: another process may have its number by now. It is a process of the run's owner: whoever can read the log can keep it open.
+// OpenSimulation opens the process that simulates run (pidfd_open(2)). ok is false if it has ended. The process is recognized by the job's
+// log, which it keeps open, because its process ID may have been reused. A process of another user does not count: any user who can read
+// the log can keep it open.
 func OpenSimulation(run *rundir.Dir, id string) (fd int, ok bool) {
 	number, _, _ := strings.Cut(id, "_")
 	pid, err := strconv.Atoi(number)
@@ -38,8 +39,8 @@ func OpenSimulation(run *rundir.Dir, id string) (fd int, ok bool) {
 		return 0, false
 	}
 	root, err := filepath.EvalSymlinks(run.Whole().Path())
-	log := filepath.Join(root, "slurm-"+id)                              // and of an array: those of its elements
-	files, _ := filepath.Glob(filepath.Join("/proc", number, "fd", "*")) // the pattern is good
+	log := filepath.Join(root, "slurm-"+id)                              // and for an array: those of its elements
+	files, _ := filepath.Glob(filepath.Join("/proc", number, "fd", "*")) // the pattern is valid
 	for _, file := range files {
 		if target, linkErr := os.Readlink(file); err == nil && linkErr == nil &&
 			(target == log+".log" || strings.HasPrefix(target, log+"_")) {

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// addState takes Slurm's word; of a job that Slurm does not know any more, the verdict tells.
+// addState takes the state from Slurm, or from the verdict if Slurm does not know the job any more.
 func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 	if ours := row.partsIn(jobs); row.submitted() && len(ours) > 0 {
 		row.takeState(worst(ours))
@@ -23,15 +23,15 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		row.Speed, row.Stragglers = nil, nil
 	}
 	switch {
-	case row.Simulated: // between two attempts, too
+	case row.Simulated: // also between two attempts
 		row.State, row.Ended = "RUNNING", false
-	case row.cancelled || row.dropped(jobs): // of an array that goes on, Slurm forgets it at once
+	case row.cancelled || row.dropped(jobs): // of a running array, Slurm forgets it at once
 		row.State, row.cancelled = "CANCELLED", true
 	case row.Exit == nil:
 		row.State = "UNKNOWN"
 	default:
 		row.State = stateOf(*row.Exit, row.saved, recovery.Cause(row.Cause))
-		if row.State == "COMPLETED" && row.waits { // to do more than that
+		if row.State == "COMPLETED" && row.waits { // it has more to do
 			row.forgetEnd()
 			row.State = "UNKNOWN"
 			row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
@@ -40,7 +40,8 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 	}
 }
 
-// takeState takes the state of what Slurm knows of the job. Where that has not begun, what the attempt before left is not its end.
+// takeState takes the state from what Slurm knows of the job. If the job has not begun, the results of the previous attempt are not its
+// end.
 func (row *RunStatus) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
 		row.forgetEnd()
@@ -61,14 +62,14 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 	}
 }
 
-// forgetEnd leaves out how an attempt ended that is not of the row's job.
+// forgetEnd removes the end of an attempt that does not belong to the row's job.
 func (row *RunStatus) forgetEnd() {
 	row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
 	row.Error, row.Class, row.Advice = "", "", ""
 }
 
-// Ending says how the newest attempt of the job ended: the first sentence of its verdict, and what the rank that failed first said was
-// wrong. Empty: it has not ended, or nobody knows.
+// Ending says how the newest attempt of the job ended: the first sentence of its verdict, and the error of the rank that failed first. It
+// returns "" if the attempt has not ended, or if that is not known.
 func (row *RunStatus) Ending() string {
 	if row.VerdictJob != "" && !(slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob) { // an attempt of another job
 		return ""
@@ -80,7 +81,8 @@ func (row *RunStatus) Ending() string {
 	return sentence + ": " + row.Error
 }
 
-// partsIn are those of jobs that are this one. A job of another name is not this run's: a rebuilt cluster counts from 1 again.
+// partsIn returns those of jobs that belong to this run's job. A job of another name does not, because a rebuilt cluster counts from 1
+// again.
 func (row *RunStatus) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
 	array, _, isElement := strings.Cut(row.Job, "_")
 	var rest []slurm.JobStatus
@@ -89,7 +91,7 @@ func (row *RunStatus) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
 		case job.Name != row.Name:
 		case job.Of(row.Job):
 			ours = append(ours, job)
-		case isElement && job.ID == array: // of an array that was cancelled, all that had not begun
+		case isElement && job.ID == array: // in a canceled array, all elements that had not begun
 			rest = append(rest, job)
 		}
 	}
@@ -99,8 +101,7 @@ func (row *RunStatus) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
 	return ours
 }
 
-// worst is what a job of several parts counts as: a part that is not over yet, or else one that
-// did not end well, where there is one.
+// worst returns the part that stands for a job of several parts: one that has not ended, or else one that failed, if there is any.
 func worst(jobs []slurm.JobStatus) slurm.JobStatus {
 	found := jobs[0]
 	for _, job := range jobs {
@@ -114,8 +115,8 @@ func worst(jobs []slurm.JobStatus) slurm.JobStatus {
 	return found
 }
 
-// stateOf is what Slurm would call the end of a job that it knows nothing of; SAVED is ours, for one that stopped in time and waits to be
-// resumed.
+// stateOf returns Slurm's word for the end of a job that Slurm does not know any more. SAVED is our own word, for a job that stopped in
+// time and waits to be resumed.
 func stateOf(code int, saved bool, cause recovery.Cause) string {
 	switch {
 	case code == exit.Done:
@@ -136,8 +137,8 @@ func stateOf(code int, saved bool, cause recovery.Cause) string {
 	return "FAILED"
 }
 
-// noVerdictHint says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that
-// could not be written to. "" where that is not so.
+// noVerdictHint explains why a submitted job may have failed without a verdict: usually the run directory could not be written to. It
+// returns "" in other cases.
 func (row *RunStatus) noVerdictHint() string {
 	switch {
 	case row.State == "COMPLETED", row.State == "CANCELLED":
@@ -145,19 +146,17 @@ func (row *RunStatus) noVerdictHint() string {
 	case row.Exit != nil && (slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob):
 		return ""
 	}
-	why := "no verdict was left: is the run directory there on the job's nodes, writable, and its file system not full? ddpbatch logs " +
-		row.logsName() +
-		" shows what was said"
+	why := "the job left no verdict: check that the run directory exists on the job's nodes, that it is writable, and that its " +
+		"file system is not full; ddpbatch logs " + row.logsName() + " shows the output"
 	if strings.EqualFold(row.Reason, "JobLaunchFailure") {
-		why = "Slurm could not start the batch script, or not make its log (JobLaunchFailure): the run directory must be " +
-			"there on the job's nodes, " +
-			"and writable"
+		why = "Slurm could not start the batch script, or could not create its log (JobLaunchFailure): the run directory must " +
+			"exist on the job's nodes and be writable"
 	}
 	return why
 }
 
-// dropped reports whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken
-// one out of the queue. One whose batch script began has left a log.
+// dropped reports whether Slurm knows the array of an element that has not begun, but not the element. That is so after scancel has removed
+// it from the queue. An element whose batch script began has left a log.
 func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
 	if !row.unbegun {
 		return false
@@ -169,13 +168,13 @@ func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(array) && job.Name == row.Name })
 }
 
-// Finished reports whether the run has done what it was to do.
+// Finished reports whether the run has finished its work.
 func (row *RunStatus) Finished() bool {
 	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun ||
 		slices.ContainsFunc(row.elements, func(element RunStatus) bool { return element.waits }) {
 		return false
 	}
-	trial := row.run.Spec().Before // of a resume --set that no attempt has run with
+	trial := row.run.Spec().Before // of a resume --set with which no attempt has run
 	if trial == nil || trial.Element == nil {
 		return trial == nil
 	}

@@ -19,16 +19,16 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Viewer looks at runs, and shows them.
+// Viewer reads runs and shows them.
 type Viewer struct {
 	Slurm    *slurm.Client
 	Now      func() time.Time
-	From     text.Dir  // where a person stands: paths are written as seen from there
-	Out, Err io.Writer // logs, and what is said of them
+	From     text.Dir  // the user's directory: paths are shown relative to it
+	Out, Err io.Writer // logs, and messages about them
 	Log      *slog.Logger
 }
 
-// RunStatus is a row of status; its JSON names are a contract (docs/cli/status.md).
+// RunStatus is a row of status. Its JSON names are a contract (docs/cli/status.md).
 type RunStatus struct {
 	Job     string   `json:"job"`
 	Name    string   `json:"name"`
@@ -39,52 +39,52 @@ type RunStatus struct {
 	Step    *int64   `json:"step"`
 	Steps   *int64   `json:"steps"`
 	Loss    *float64 `json:"loss"`
-	Speed   *float64 `json:"samples_per_s"` // of all ranks; nil: they do not run, or have not said
+	Speed   *float64 `json:"samples_per_s"` // of all ranks; nil if they do not run or have not reported it
 	Exit    *int     `json:"exit"`
 	Message string   `json:"message"`
 	RunDir  string   `json:"run_dir"`
 	Cluster string   `json:"cluster,omitempty"` // of Job; empty: the default cluster
 
-	Stragglers []rundir.Straggler `json:"stragglers"` // ranks that are slower than the others, while they run; nil: none is, or nobody says
+	Stragglers []rundir.Straggler `json:"stragglers"` // slow ranks, while they run; nil if none or not known
 
-	Saved *time.Time `json:"saved"` // when something was saved last; nil: nothing was
-	Ends  *time.Time `json:"ends"`  // when its time limit ends the job that runs; nil: none does, or that is not known
+	Saved *time.Time `json:"saved"` // when a checkpoint was last saved; nil: never
+	Ends  *time.Time `json:"ends"`  // when its time limit ends the running job; nil if no job runs or that is not known
 
-	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
-	Error    string `json:"error"`    // of that, what the rank that failed first said was wrong; empty: nothing
-	Class    string `json:"class"`    // where that lies: "program", "infrastructure"; empty: not known
-	Advice   string `json:"advice"`   // what a person can do about it
+	Cause    string `json:"cause"`    // of the newest attempt's end; empty if it has not ended
+	Error    string `json:"error"`    // the error of the rank that failed first; may be empty
+	Class    string `json:"class"`    // where the cause lies: "program", "infrastructure"; empty: not known
+	Advice   string `json:"advice"`   // what the user can do about it
 	Restarts int    `json:"restarts"` // of the workers, within the run's jobs
 	Requeues int    `json:"requeues"`
 	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
 
-	Link  int `json:"link"`  // of a chain, which link Job is, from 1; 0: it is none
-	Links int `json:"links"` // how many there were to be
+	Link  int `json:"link"`  // which link of a chain Job is, from 1; 0: it is not a chain
+	Links int `json:"links"` // how many links the chain was to have
 
-	Goodput *goodput.Breakdown `json:"goodput,omitempty"` // where its time went, once AddGoodput was called
+	Goodput *goodput.Breakdown `json:"goodput,omitempty"` // where the run's time went; set by AddGoodput
 
 	run        *rundir.Dir
 	Failed     error  `json:"-"` // why the run could not be read
-	Ended      bool   `json:"-"` // it will not go on by itself
-	saved      bool   // the newest attempt did, before it ended
-	cancelled  bool   // by a person, before it began
-	Simulated  bool   `json:"-"` // by a process that lives
-	unbegun    bool   // an element, as the job that it is part of now
+	Ended      bool   `json:"-"` // it will not continue by itself
+	saved      bool   // the newest attempt saved before it ended
+	cancelled  bool   // by a user, before it began
+	Simulated  bool   `json:"-"` // by a process that is alive
+	unbegun    bool   // an element that has not begun in its present job
 	waits      bool   // its newest job has not begun an attempt
-	givenUp    bool   // so that a wish to be started again is not granted
-	Expected   bool   `json:"-"` // by its ledger, Slurm is to start a job of it, or of an element
-	Reported   bool   `json:"-"` // Slurm has told its state
-	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
+	givenUp    bool   // so that a request to be restarted is not granted
+	Expected   bool   `json:"-"` // according to its ledger, Slurm will start a job of it, or of an element
+	Reported   bool   `json:"-"` // Slurm has reported its state
+	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause describe
 
-	cutShort *submission.Submission // of which nobody recorded what came of it; nil: there is none
-	array    *arrayJobs             // nil: it is no array
-	chain    *chain                 // nil: it is one job, or an array
+	cutShort *submission.Submission // the submission whose outcome is not recorded; nil: there is none
+	array    *arrayJobs             // nil if it is not an array
+	chain    *chain                 // nil if it is one job or an array
 	open     []slurm.JobStatus      // the links of the chain that have not ended
-	elements []RunStatus            // of an array
-	index    int                    // of an element
+	elements []RunStatus            // the elements of an array
+	index    int                    // the index of an element
 }
 
-// Status puts together what Slurm and the run directory know of a run.
+// Status combines what Slurm and the run directory know of a run.
 func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (RunStatus, error) {
 	rows, err := v.Statuses(ctx, []*rundir.Dir{run})
 	if err == nil {
@@ -96,8 +96,8 @@ func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (RunStatus, error)
 	return rows[0], nil
 }
 
-// Statuses is Status for several runs; each cluster is asked once for all of them, and once more for the jobs of submissions that nobody
-// recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
+// Statuses is Status for several runs. Each cluster is asked once for all of them, and once more for the jobs of submissions that were not
+// recorded. It is asked before the directories are read, because a job's files are complete before Slurm considers it ended.
 func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus, error) {
 	rows := make([]RunStatus, len(runs))
 	questions := map[string]*question{} // by cluster
@@ -144,9 +144,9 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 	return rows, nil
 }
 
-// question is what one cluster is asked, and its answer.
+// question holds what one cluster is asked, and its answer.
 type question struct {
-	ids, others    []string // others: of other users' runs
+	ids, others    []string // others: jobs of other users' runs
 	jobs           []slurm.JobStatus
 	err, othersErr error
 }
@@ -155,12 +155,12 @@ func (v *Viewer) ask(ctx context.Context, cluster string, q *question) {
 	q.jobs, q.err = v.Jobs(ctx, cluster, slices.Concat(q.ids, q.others))
 	q.othersErr = q.err
 	if q.err != nil && len(q.others) > 0 && ctx.Err() == nil {
-		// other users' runs may name what no Slurm takes for a job or a cluster
+		// other users' runs may record anything as a job or a cluster
 		q.jobs, q.err = v.Jobs(ctx, cluster, q.ids)
 	}
 }
 
-// ids are the jobs that Slurm is asked about for the run.
+// ids returns the jobs that Slurm is asked about for the run.
 func (row *RunStatus) ids() []string {
 	switch {
 	case row.array != nil:
@@ -171,7 +171,7 @@ func (row *RunStatus) ids() []string {
 	return []string{row.Job}
 }
 
-// identify tells which job, or jobs, a run is.
+// identify finds out which job, or jobs, a run is.
 func (row *RunStatus) identify(run *rundir.Dir) error {
 	id, err := NewestJob(run)
 	if err != nil {
@@ -187,8 +187,7 @@ func (row *RunStatus) identify(run *rundir.Dir) error {
 	return err
 }
 
-// lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
-// allowed to.
+// lookForLost finds a job that a killed command could not record. It writes nothing, because a reader may not be permitted to write.
 func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJobs) error {
 	s, err := submission.Newest(ctx, row.run, false, jobsOf)
 	if row.chain != nil && err == nil {
@@ -226,7 +225,7 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 	return nil
 }
 
-// read puts together what Slurm knows of jobs and what the run that row identifies has left.
+// read combines what Slurm knows of jobs with the files of the run that row identifies.
 func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
 	array, chain, cutShort, cluster := row.array, row.chain, row.cutShort, row.Cluster
 	if err := v.readRun(row, row.run, row.Job); err != nil {
@@ -249,10 +248,10 @@ func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
 	return nil
 }
 
-// readRun takes from the run directory all but the state; id is its newest job.
+// readRun takes everything but the state from the run directory. id is its newest job.
 func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error) {
 	*row = RunStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), Cluster: run.Cluster(), run: run}
-	row.Simulated = simulating(run, id) // before the rest: how that ends is in the directory
+	row.Simulated = simulating(run, id) // before the rest: the end of the simulation is recorded in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
 	}
@@ -265,7 +264,7 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	if index, isElement := run.Index(); isElement {
 		row.addWaits(index)
 	}
-	if saved, err := checkpoint.LastSaved(run.CheckpointsPath()); err == nil && !saved.IsZero() { // an error is that of whoever lists them
+	if saved, err := checkpoint.LastSaved(run.CheckpointsPath()); err == nil && !saved.IsZero() { // listing them reports an error
 		row.Saved = &saved
 	}
 	if row.Exit == nil {
@@ -286,7 +285,7 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	return err
 }
 
-// readLedger takes what the run has been through from its ledger. A ledger that cannot be read is not worth a failure here.
+// readLedger takes the run's history from its ledger. A ledger that cannot be read is not an error here.
 func (row *RunStatus) readLedger(run *rundir.Dir) {
 	history, err := run.Ledger()
 	if err != nil {
@@ -319,10 +318,10 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 			row.Next, row.givenUp, row.Expected = "", false, !isArray(run)
 			row.Link, row.Links = event.Link, event.Links
 			id, ok := event.SubmittedJob()
-			row.waits = ok && id != slurm.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
+			row.waits = ok && id != slurm.WholeID(begun) && !isArray(run) // of an array, the elements' ledgers say it
 		}
 	}
-	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
+	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger says the rest
 		row.Next, row.unbegun = "", true
 		row.cancelled = cancelledBefore(history, row.Job)
 	}
@@ -332,7 +331,7 @@ func (row *RunStatus) isElement() bool { return strings.Contains(row.Job, "_") }
 
 func (row *RunStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
 
-// addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
+// addCutShort describes a submission whose outcome is not recorded, and that has no known job.
 func (row *RunStatus) addCutShort(s *submission.Submission) {
 	if s == nil || s.Job != "" || s.Open.Detail == rundir.EventLink && s.By == nil && s.Asked == nil {
 		return
@@ -345,10 +344,10 @@ func (row *RunStatus) addCutShort(s *submission.Submission) {
 	case s.By != nil:
 		row.Next, row.Ended = "it is being submitted: "+s.By.String(), false
 	case s.Asked != nil:
-		row.Next, row.Ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here",
+		row.Next, row.Ended = what+" was cut short; only Slurm knows whether it has the job, and its commands are not installed here",
 			false
 	default:
-		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
+		row.Next = what + " was cut short, and Slurm has no job of this run; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
 	}
 	switch {
 	case s.First && s.By != nil:
@@ -358,7 +357,7 @@ func (row *RunStatus) addCutShort(s *submission.Submission) {
 	}
 }
 
-// Jobs tells what a cluster knows of jobs; those that it knows no longer are left out.
+// Jobs returns what a cluster knows of jobs. Jobs that it does not know any more are left out.
 func (v *Viewer) Jobs(ctx context.Context, cluster string, ids []string) ([]slurm.JobStatus, error) {
 	if len(ids) == 0 {
 		return nil, nil

@@ -13,8 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// tailer copies what has been added to a file since the last time. The file may come
-// into being later.
+// tailer copies what has been added to a file since the last call. The file may not exist yet.
 type tailer struct {
 	path string
 	to   io.Writer
@@ -56,15 +55,15 @@ func (t *tailer) close() {
 type openLogs struct {
 	pacer
 	open  []openLog       // in the order in which they were found
-	known map[string]bool // paths of these
+	known map[string]bool // the paths of open
 }
 
 type openLog struct {
 	tail  *tailer
-	label *lines.Writer // nil: bytes as they come
+	label *lines.Writer // nil: bytes are shown as they come
 }
 
-// add shows a file from now on, and tells whether it is a new one. With a label each line of it begins so.
+// add shows a file from now on, and reports whether it is new. With a label, each line of the file begins with it.
 func (o *openLogs) add(path string, to io.Writer, label *lines.Writer) bool {
 	if o.known[path] {
 		return false
@@ -90,7 +89,7 @@ func (o *openLogs) copy() error {
 	return nil
 }
 
-// finish shows lines that have no end, and closes the files.
+// finish shows unfinished lines, and closes the files.
 func (o *openLogs) finish() error {
 	var err error
 	for _, file := range o.open {
@@ -103,10 +102,10 @@ func (o *openLogs) finish() error {
 	return err
 }
 
-// pacer keeps folders from being read too often: they lie on shared file systems, and may hold thousands of files.
+// pacer limits how often directories are read, because they are on shared file systems and may hold thousands of files.
 type pacer struct{ last time.Time }
 
-// due tells whether it is time to look for new files.
+// due reports whether it is time to look for new files.
 func (p *pacer) due(now time.Time) bool {
 	if now.Sub(p.last) < statePoll {
 		return false
