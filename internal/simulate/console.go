@@ -13,30 +13,29 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// console is where a simulated job's output comes together: whole lines go to the screen and
-// into the job's log, and on a terminal a progress line stays below them. A screen or a log that
-// cannot be written to any more (a closed terminal, a full disk) does not end the job.
+// console combines the output of a simulated job: whole lines go to the screen and into the job's log, and on a terminal a progress line
+// stays below them. A failing write to the screen or the log (a closed terminal, a full disk) does not end the job.
 type console struct {
 	e       Env
 	run     *rundir.Dir
 	log     *os.File
-	columns int  // 0: no terminal, no progress line
-	quiet   bool // what agents write goes into the log alone
+	columns int  // 0: not a terminal, no progress line
+	quiet   bool // the agents' output goes only into the log
 
 	mu       sync.Mutex
-	progress string // what the last line of the screen is to show
-	shown    bool   // and does
-	failed   error  // the first write that went wrong
+	progress string // the text of the progress line
+	shown    bool   // the progress line is on the screen
+	failed   error  // the first write error
 
 	stop    chan struct{}
 	stopped chan struct{}
 }
 
-// progressPoll is how often the progress line is brought up to date.
+// progressPoll is the interval at which the progress line is updated.
 const progressPoll = 20 * time.Millisecond
 
-// openConsole opens the console of a job. One of several that share the screen shows no progress, a quiet one nothing of the agents'
-// either.
+// openConsole opens the console of a job. If several jobs share the screen, none shows a progress line. A quiet job does not show the
+// agents' output either.
 func openConsole(e Env, run *rundir.Dir, logPath string, shares, quiet bool) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -50,7 +49,7 @@ func openConsole(e Env, run *rundir.Dir, logPath string, shares, quiet bool) (*c
 	return c, nil
 }
 
-// stream returns the writer of one agent's output; the console ends it on close.
+// stream returns the writer of one agent's output. The console's close ends it.
 func (c *console) stream(stderr bool) io.WriteCloser {
 	return &stream{lines.Writer{To: shown{c, stderr}, Max: maxLine, Redraw: true}}
 }
@@ -67,7 +66,7 @@ func (c *console) close() error {
 	return c.failed
 }
 
-// watch brings the progress line up to date from the run's metrics.
+// watch updates the progress line from the run's metrics.
 func (c *console) watch() {
 	defer close(c.stopped)
 	if c.columns == 0 {
@@ -87,7 +86,7 @@ func (c *console) watch() {
 	}
 }
 
-// refresh shows the newest progress line. c.mu is held.
+// refresh shows the current progress line. The caller holds c.mu.
 func (c *console) refresh() {
 	if c.columns == 0 {
 		return
@@ -105,7 +104,7 @@ func (c *console) refresh() {
 	}
 }
 
-// clear takes the progress line off the screen. c.mu is held.
+// clear removes the progress line from the screen. The caller holds c.mu.
 func (c *console) clear() {
 	if c.shown {
 		fmt.Fprint(c.e.Out, "\r\x1b[K")
@@ -113,7 +112,7 @@ func (c *console) clear() {
 	}
 }
 
-// write logs whole lines, and shows them.
+// write writes whole lines to the log, and shows them.
 func (c *console) write(lines []byte, stderr, show bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,18 +133,18 @@ func (c *console) write(lines []byte, stderr, show bool) {
 	c.refresh()
 }
 
-// note keeps the first error. c.mu is held.
+// note keeps the first error. The caller holds c.mu.
 func (c *console) note(err error) {
 	if c.failed == nil {
 		c.failed = err
 	}
 }
 
-// progressLine is a bar with the newest figures, as far as the job tells them, in fewer than columns characters.
+// progressLine returns a bar with the newest figures that the job reports, in fewer than columns characters.
 func progressLine(m rundir.Metrics, columns int) string {
 	share := 0.0
 	if m.Steps > 0 {
-		share = max(0, min(1, float64(m.Step)/float64(m.Steps))) // the file may say anything
+		share = max(0, min(1, float64(m.Step)/float64(m.Steps))) // the file may hold any values
 	}
 	text := " " + figures(m)
 	width := min(30, columns-len(text)-3)
@@ -156,7 +155,7 @@ func progressLine(m rundir.Metrics, columns int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]" + text
 }
 
-// figures are those of the newest metrics. A program of the user's may tell no more than its step.
+// figures formats the newest metrics. A user's program may report only its step.
 func figures(m rundir.Metrics) string {
 	text := fmt.Sprintf("step %d", m.Step)
 	if m.Steps > 0 {
@@ -179,22 +178,21 @@ func figures(m rundir.Metrics) string {
 	return text
 }
 
-// stream is one stream of one agent on its way to the console, in whole lines.
+// stream passes one stream of an agent to the console, in whole lines.
 type stream struct{ lines.Writer }
 
-// maxLine bounds what is held back of a line that does not end; it is more than an agent ever writes
-// without a line's end.
+// maxLine limits how much of an unfinished line is held back. It is more than an agent ever writes without a newline.
 const maxLine = 256 << 10
 
 func (s *stream) Close() error { return s.Finish() }
 
-// shown takes a stream's lines.
+// shown passes a stream's lines to the console.
 type shown struct {
 	console *console
 	stderr  bool
 }
 
-// Write never fails: an agent whose output nobody takes would be ended by the next line that it writes.
+// Write never fails: an agent whose output cannot be written would be killed by the next line that it writes.
 func (s shown) Write(p []byte) (int, error) {
 	s.console.write(p, s.stderr, !s.console.quiet)
 	return len(p), nil

@@ -24,11 +24,11 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// requeueDelay is how long a requeued job waits. Slurm's own is a second more than cred_expire, 121 s by default, which shows nothing
-// more.
+// requeueDelay is how long a requeued job waits. Slurm's own delay is one second more than cred_expire, 121 s by default; waiting so long
+// would show nothing more.
 const requeueDelay = 200 * time.Millisecond
 
-// Job is a job while it is simulated: the part of Slurm's controller and of the batch script. Requeues keep it.
+// Job is a simulated job: it does the work of Slurm's controller and of the batch script. A Job remains the same through requeues.
 type Job struct {
 	e          Env
 	run        *rundir.Dir
@@ -36,17 +36,17 @@ type Job struct {
 	pretend    Pretend
 	allocation sim.Allocation  // of the present run
 	deadline   time.Time       // of this process itself; zero: none
-	namespaces *sim.Namespaces // nil: none is needed
+	namespaces *sim.Namespaces // nil: not needed
 	out        *console
 
-	faults []sim.Fault      // that are still to be injected
-	steps  []*sim.Running   // of all runs: a node that was cut off lives on beside the runs after it
+	faults []sim.Fault      // still to be injected
+	steps  []*sim.Running   // of all runs: a node that was cut off lives on during later runs
 	newest *attempt.Attempt // of the job's newest run
 	used   int              // pretend nodes so far
-	link   attempt.Link     // of the job's chain that is played; zero: it has none
+	link   attempt.Link     // the present link of the job's chain; zero: not a chain
 
 	mu   sync.Mutex
-	lost []string // nodes that are gone
+	lost []string // nodes that have failed
 }
 
 func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
@@ -69,7 +69,7 @@ func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	return s, err
 }
 
-// makeNamespaces makes what the faults need that no process can do to another.
+// makeNamespaces creates the namespaces that some faults need, because one process cannot do such things to another.
 func (s *Job) makeNamespaces(ctx context.Context) (err error) {
 	has := func(k sim.Kind) bool {
 		return slices.ContainsFunc(s.faults, func(f sim.Fault) bool { return f.Kind == k })
@@ -88,7 +88,7 @@ func (s *Job) makeNamespaces(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close ends all that is left of the job.
+// Close ends everything that is left of the job.
 func (s *Job) Close() error {
 	var errs []error
 	for _, step := range s.steps {
@@ -100,7 +100,7 @@ func (s *Job) Close() error {
 	return errors.Join(append(errs, s.out.close())...)
 }
 
-// Run runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
+// Run runs the job, again each time it is requeued, and returns how its last attempt ended.
 func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 	for {
 		w, err := s.runAttempt(ctx)
@@ -119,12 +119,12 @@ func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 	}
 }
 
-// onEnd runs launch.on_end, as the batch script would at the end of the run.
+// onEnd runs launch.on_end, as the batch script does at the end of the run.
 func (s *Job) onEnd(ctx context.Context, w attempt.Ending, err error) {
 	if s.newest == nil || w.Verdict.Attempt == 0 { // it never began
 		return
 	}
-	s.newest.Signals = nil // nobody kills this process soon
+	s.newest.Signals = nil // this process is not about to be killed
 	code := s.code(ctx, w)
 	if code == 0 && err != nil {
 		code = s.e.ExitCode(err)
@@ -132,8 +132,8 @@ func (s *Job) onEnd(ctx context.Context, w attempt.Ending, err error) {
 	s.newest.OnEnd(context.WithoutCancel(ctx), w, code)
 }
 
-// wait is what happens to the job from its requeue until it begins again, or from the end of a link of its chain until the next begins.
-// Its error is why that does not come.
+// wait simulates the time from the job's requeue until it begins again, or from the end of a link of its chain until the next one begins.
+// An error says why it does not begin.
 func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if w.Decision.Action == recovery.EndLink {
 		ended := s.link
 		s.link = linkOf(s.allocation.JobID, ended.Number+1, ended.Of)
-		s.allocation.Restarts = 0 // a job of its own, though of the same pretend id
+		s.allocation.Restarts = 0 // a job of its own, though with the same pretend ID
 		s.report("%s ended (%s); %s begins", ended, w.Decision.Why, s.link)
 	} else {
 		s.allocation.Restarts++
@@ -153,7 +153,7 @@ func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	return pause.For(ctx, requeueDelay)
 }
 
-// linkOf is the place in a chain of which one process plays all links: they have the run's pretend job id.
+// linkOf returns the place in a chain for a process that plays all of its links, which have the run's pretend job ID.
 func linkOf(id, number, of int) attempt.Link {
 	if of < 2 {
 		return attempt.Link{}
@@ -162,7 +162,7 @@ func linkOf(id, number, of int) attempt.Link {
 	return attempt.Link{Number: number, Of: of, Later: later}
 }
 
-// runAttempt is one run of the job: what its batch script does, while Slurm does what it does.
+// runAttempt is one run of the job: it does what the batch script does, while supervise does what Slurm does.
 func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	jobID, err := s.run.JobID()
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	deadline := s.deadline
 	if s.pretend.Time > 0 {
 		s.allocation.EndTime = begin.Add(s.pretend.Time)
-		deadline = time.Time{} // Slurm's variable tells
+		deadline = time.Time{} // Slurm's variable says it
 	}
 	kept, _ := slurm.Scrub(s.e.Environ)
 	script := s.e.Env // the environment of the batch script
@@ -215,7 +215,7 @@ func (s *Job) start(ctx context.Context, environ []string) (*sim.Running, error)
 	return step, err
 }
 
-// supervise is what Slurm and the faults do to a step until it has ended.
+// supervise does what Slurm and the faults do to a step until it has ended.
 func (s *Job) supervise(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
 	during, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
@@ -242,7 +242,7 @@ func (s *Job) supervise(ctx context.Context, step *sim.Running, script *batchScr
 	return failed
 }
 
-// forwardStop ends the job when a person wants it to end: Ctrl-C is handed on as it is, and anything else is a cancel.
+// forwardStop ends the job when the user asks for that: it passes on Ctrl-C as it is, and treats anything else as a cancel.
 func (s *Job) forwardStop(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
 	select {
 	case <-ctx.Done():
@@ -260,7 +260,7 @@ func (s *Job) forwardStop(ctx, during context.Context, step *sim.Running, slurmc
 	slurmctld.Play(during, sim.Cancelled)
 }
 
-// watchTime is the time limit, after the warning that sbatch would have been asked for, if any.
+// watchTime ends the job at the time limit, and before that sends the warning that sbatch would have been asked for.
 func (s *Job) watchTime(ctx context.Context, slurmctld sim.Controller, script *batchScript, begin time.Time, warned bool) {
 	end := begin.Add(s.pretend.Time)
 	if warned {
@@ -277,23 +277,23 @@ func (s *Job) watchTime(ctx context.Context, slurmctld sim.Controller, script *b
 	slurmctld.Play(ctx, sim.TimeLimit)
 }
 
-// progress is how far the run is, for faults that wait for it.
+// progress returns how far the run is, for faults that wait for that.
 func (s *Job) progress() (step int64, attempt int) {
 	attempt, err := s.run.NewestAttempt()
 	if err != nil {
 		return 0, 0
 	}
-	// a command of the user's need not say in which attempt it is
+	// a user's command need not say in which attempt it is
 	if m, ok, err := s.run.LastMetrics(); err == nil && ok && (m.Attempt == attempt || m.Attempt == 0) {
 		step = m.Step
 	}
 	return step, attempt
 }
 
-// EventFault is a fault in the run's ledger.
+// EventFault is the event of a fault in the run's ledger.
 const EventFault = "fault"
 
-// injected tells of a fault.
+// injected reports a fault.
 func (s *Job) injected(f sim.Fault, what, node string) {
 	s.report("fault %s: %s", f, what)
 	attempt, _ := s.run.NewestAttempt()
@@ -304,37 +304,37 @@ func (s *Job) injected(f sim.Fault, what, node string) {
 	}
 	err := s.run.Append(rundir.Event{Time: s.e.Now(), Event: EventFault, Attempt: attempt, Node: node, Detail: f.Text + ": " + what})
 	if err != nil {
-		s.e.Log.Warn("the fault is not in the run's ledger", "error", err)
+		s.e.Log.Warn("the fault could not be recorded in the run's ledger", "error", err)
 	}
 }
 
-// reportLeft names the faults that never came.
+// reportLeft names the faults that were never injected.
 func (s *Job) reportLeft() {
 	for _, f := range s.faults {
 		s.report("fault %s was not injected: its moment never came", f)
 	}
 }
 
-// report puts a line of simulate's own on the screen and into the job's log.
+// report writes a line of simulate itself to the screen and into the job's log.
 func (s *Job) report(format string, args ...any) {
 	s.out.write(fmt.Appendf(nil, "ddpbatch: "+format+"\n", args...), true, true)
 }
 
-// gone are the nodes that faults have taken.
+// gone returns the nodes that faults have taken.
 func (s *Job) gone() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.lost)
 }
 
-// down are those of them that the job still has. Others were replaced, and Slurm is asked about the job's nodes alone.
+// down returns those of the gone nodes that the job still has. The others were replaced, and Slurm is asked only about the job's nodes.
 func (s *Job) down() []string {
 	return slices.DeleteFunc(s.gone(), func(lost string) bool {
 		return !slices.ContainsFunc(s.allocation.Nodes, func(n sim.Node) bool { return n.Name == lost })
 	})
 }
 
-// replace gives the job other nodes for those that it is not to run on again, as a cluster with spare ones would.
+// replace gives the job other nodes for those that it must not run on again, as a cluster with spare nodes does.
 func (s *Job) replace(bad []string) error {
 	nodes := slices.Clone(s.allocation.Nodes)
 	for i, n := range nodes {
@@ -342,7 +342,7 @@ func (s *Job) replace(bad []string) error {
 			continue
 		}
 		if s.used >= sim.MaxNodes {
-			return fmt.Errorf("there is no node left for %s, which is gone", n.Name)
+			return fmt.Errorf("no spare node is left to replace %s", n.Name)
 		}
 		spare := sim.PretendNode(s.used)
 		if s.pretend.Names != "" {

@@ -15,30 +15,30 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// Pretend is what a simulated job is like, beyond its job file: the shape of the allocation, and what befalls it.
+// Pretend describes a simulated job beyond its job file: the shape of the allocation, and what happens to it.
 type Pretend struct {
-	Nodes, Nproc string // over the job's own; "": as it says
+	Nodes, Nproc string // instead of the job's own; "": as the job says
 	Names        string // host list of the job's nodes; "": node1, node2, ...
-	Nodelist     string // of those, the ones that the step runs on; "": all
-	Tasks        []int  // how many ranks srun starts on each node; nil: it starts one agent on each, or as the job says
-	HetNodes     []int  // how many nodes each component of a heterogeneous job has; nil: the job is not one
+	Nodelist     string // those of the nodes that the step runs on; "": all
+	Tasks        []int  // how many ranks srun starts on each node; nil: one agent on each node, or as the job says
+	HetNodes     []int  // the number of nodes of each component of a heterogeneous job; nil: it is not heterogeneous
 	Distribution sim.Layout
 	Release      sim.Release   // of Slurm
-	Array        string        // over the job's own
-	Time         time.Duration // the job's time; 0: none
+	Array        string        // instead of the job's own
+	Time         time.Duration // the job's time limit; 0: none
 	KillWait     time.Duration
 	GraceTime    time.Duration // of a preemption
 	Faults       []sim.Fault
-	Emptied      []string // keys of the job file whose flags were given without a value
-	Quiet        bool     // what ranks print goes to the job's log alone
+	Emptied      []string // keys of the job file whose flags were given with an empty value
+	Quiet        bool     // the ranks' output goes only to the job's log
 }
 
-// DefaultPretend is a job to which nothing happens.
+// DefaultPretend returns a job to which nothing happens.
 func DefaultPretend() Pretend {
 	return Pretend{Release: sim.Slurm2205, KillWait: sim.KillWait, GraceTime: sim.KillWait}
 }
 
-// CountNodes finds out the number of nodes where other flags tell it.
+// CountNodes sets the number of nodes if other flags imply it.
 func (p *Pretend) CountNodes() error {
 	list, flag := p.Nodelist, "--nodelist"
 	if list == "" {
@@ -63,15 +63,15 @@ func (p *Pretend) CountNodes() error {
 	case p.Nodes == "":
 		p.Nodes = strconv.Itoa(count)
 	case p.Nodes != strconv.Itoa(count):
-		return usage.Errorf("--nodes is %s, and %s names %s", p.Nodes, flag, text.Plural(count, "node"))
+		return usage.Errorf("--nodes is %s, but %s names %s", p.Nodes, flag, text.Plural(count, "node"))
 	}
 	if p.Nodelist != "" && p.Names == "" {
-		return &usage.Error{Message: "--nodelist picks from the nodes that --node-names gives to the job", Hint: "say both"}
+		return &usage.Error{Message: "--nodelist selects from the nodes of --node-names, which is not set", Hint: "give both"}
 	}
 	return nil
 }
 
-// ParseCounts reads numbers from 1 with commas between; none of an empty text.
+// ParseCounts parses positive numbers separated by commas. An empty text has none.
 func ParseCounts(text string) (list []int, ok bool) {
 	if text == "" {
 		return nil, true
@@ -86,7 +86,7 @@ func ParseCounts(text string) (list []int, ok bool) {
 	return list, true
 }
 
-// Sets are the overrides of the job file that the flags amount to.
+// Sets returns the overrides of the job file that the flags amount to.
 func (p Pretend) Sets() []string {
 	var sets []string
 	if p.Nodes != "" {
@@ -109,7 +109,8 @@ func (p Pretend) Sets() []string {
 	return sets
 }
 
-// Check says what cannot be pretended of a job; of one that is an element of an array, whatever the job itself says.
+// Check returns an error for what cannot be simulated of a job. element says that the job is an element of an array, whatever the job
+// itself says.
 func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	if job.Nodes() > sim.MaxNodes {
 		return usage.Errorf("simulate pretends up to %d nodes, not %d", sim.MaxNodes, job.Nodes())
@@ -118,14 +119,14 @@ func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	switch {
 	case len(job.Components) > 0 && (p.Nodes != "" || p.HetNodes != nil || p.Tasks != nil):
 		return &usage.Error{
-			Message: "--nodes, --node-names, --nodelist, --het-nodes and lists of ranks are not for a job with components, " +
-				"which say how many nodes they have",
-			Hint: "--set 'slurm.component=[{nodes = 1}]' makes others",
+			Message: "--nodes, --node-names, --nodelist, --het-nodes and lists of ranks do not apply to a job with components, " +
+				"which have their own numbers of nodes",
+			Hint: "--set 'slurm.component=[{nodes = 1}]' sets other components",
 		}
 	case err != nil && !element:
 		return usage.Errorf("slurm.array: %v", err)
 	case (array != nil || element) && p.HetNodes != nil:
-		return usage.Errorf("--het-nodes: Slurm takes no array of heterogeneous jobs")
+		return usage.Errorf("--het-nodes: Slurm does not accept arrays of heterogeneous jobs")
 	}
 	a, err := p.Allocation(job, 1)
 	if err != nil {
@@ -137,7 +138,7 @@ func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	return nil
 }
 
-// ranks is how many ranks a job has; as many as there may be where only its nodes can tell.
+// ranks returns the number of a job's ranks, or the largest possible number if only its nodes determine it.
 func (p Pretend) ranks(job *jobfile.Job, a sim.Allocation) int {
 	n := job.Launch.NprocPerNode
 	if a.Tasks != nil {
@@ -156,8 +157,8 @@ func (p Pretend) ranks(job *jobfile.Job, a sim.Allocation) int {
 	return sum
 }
 
-// Words are simulate's flags that make the same pretend job once more: its shape and Slurm's times. What befell it is not among them, nor
-// what stands in the job already (sets).
+// Words returns simulate's flags that produce the same pretend job again: its shape and Slurm's times. Faults are not among them, nor is
+// anything that the job already has as overrides (sets).
 func (p Pretend) Words() []string {
 	var words []string
 	add := func(name, value string) {
@@ -185,13 +186,12 @@ func (p Pretend) Words() []string {
 	return words
 }
 
-// countsText is what ParseCounts reads.
+// countsText formats numbers for ParseCounts.
 func countsText(list []int) string {
 	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(list), "[]")), ",")
 }
 
-// Keep leaves out of a run's sets those of the keys that flags were about which have no value any more: there the job file has its say
-// again.
+// Keep removes from a run's sets the keys of flags that no longer have a value, so that the job file decides again.
 func (p Pretend) Keep(sets []string, was Pretend) []string {
 	gone := slices.Clone(p.Emptied)
 	for _, set := range was.Sets() {
@@ -203,7 +203,7 @@ func (p Pretend) Keep(sets []string, was Pretend) []string {
 	return slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(gone, jobfile.SetKey(set)) })
 }
 
-// Allocation is the job's, in its first run.
+// Allocation returns the allocation of the job's first run.
 func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	a := sim.Allocation{
 		Release: p.Release, JobID: id, JobName: job.Name, Nodes: sim.PretendNodes(job.Nodes()), WorkDir: job.WorkDir,
@@ -225,18 +225,18 @@ func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 		for _, name := range names {
 			i := slices.IndexFunc(a.Nodes, func(n sim.Node) bool { return n.Name == name })
 			if i < 0 {
-				return a, fmt.Errorf("--nodelist names %s, which --node-names does not", name)
+				return a, fmt.Errorf("--nodelist names %s, which is not in --node-names", name)
 			}
 			a.Step = append(a.Step, i)
 		}
-		slices.Sort(a.Step) // Slurm's order is the job's
+		slices.Sort(a.Step) // Slurm uses the order of the job's nodes
 	}
 	nodes := len(a.Nodes)
 	if a.Step != nil {
 		nodes = len(a.Step)
 	}
-	if nodes != job.Nodes() { // which the flags set, but a resume can override
-		return a, fmt.Errorf("--node-names and --nodelist give the step %s, and slurm.nodes is %d", text.Plural(nodes, "node"), job.Nodes())
+	if nodes != job.Nodes() { // the flags set it, but a resume can override it
+		return a, fmt.Errorf("--node-names and --nodelist give the step %s, but slurm.nodes is %d", text.Plural(nodes, "node"), job.Nodes())
 	}
 	switch {
 	case job.Launch.Mode == "task":
@@ -245,7 +245,8 @@ func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 			return a, err
 		}
 	case p.Distribution != "":
-		return a, errors.New(`--distribution deals out the tasks of a node, of which there is one: the agent; write launch.mode = "task" to have srun start the ranks`)
+		return a, errors.New("--distribution has no effect, because each node has only one task, the agent; " +
+			`set launch.mode = "task" to have srun start the ranks`)
 	}
 	for _, n := range p.HetNodes {
 		a.Components = append(a.Components, sim.Component{Nodes: n, TasksPerNode: a.TasksPerNode, CPUsPerTask: a.CPUsPerTask})
@@ -260,7 +261,7 @@ func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	return a, nil
 }
 
-// component is one of a heterogeneous job, as its batch script asks for it.
+// component returns a component of a heterogeneous job, as its batch script requests it.
 func component(part *jobfile.Job) sim.Component {
 	c := sim.Component{Nodes: part.Nodes(), TasksPerNode: 1, CPUsPerTask: cpusPerNode(part)}
 	if part.Launch.Mode == "task" {
@@ -269,11 +270,11 @@ func component(part *jobfile.Job) sim.Component {
 	return c
 }
 
-// taskMode has srun start one task for each rank.
+// taskMode makes srun start one task for each rank.
 func (p Pretend) taskMode(a sim.Allocation, job *jobfile.Job) (sim.Allocation, error) {
 	n := job.Launch.NprocPerNode
 	if n.Word != "" {
-		return a, fmt.Errorf("launch.nproc_per_node is %q, and srun wants numbers where it starts the ranks (launch.mode = \"task\")",
+		return a, fmt.Errorf("launch.nproc_per_node is %q, but must be a number if srun starts the ranks (launch.mode = \"task\")",
 			n.Word)
 	}
 	a.Tasks = n.Counts

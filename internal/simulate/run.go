@@ -24,24 +24,24 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// Env is what is known here of the process that simulates: it plays Slurm, and the batch script.
+// Env describes the process that simulates, in the roles of Slurm and of the batch script.
 type Env struct {
 	attempt.Env
-	Environ  []string                                 // of the batch script, less what Slurm adds
-	Out      io.Writer                                // where the job's processes write to
-	Terminal func(w io.Writer) (columns int, ok bool) // tells whether w is a terminal
-	Short    func(path string) string                 // a path as a person would type it
+	Environ  []string                                 // of the batch script, without what Slurm adds
+	Out      io.Writer                                // where the job's processes write
+	Terminal func(w io.Writer) (columns int, ok bool) // reports whether w is a terminal
+	Short    func(path string) string                 // a path as a user would type it
 	ExitCode func(err error) int
 }
 
-// Run runs a job as pretend nodes, and an array of jobs as many as it may at once: those elements of it that only names, or all. The
-// pretend job id is this process's.
+// Run runs a job on pretend nodes. Of an array it runs as many elements at once as the array allows: the elements in only, or all. The
+// pretend job ID is this process's ID.
 func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, only []int) error {
 	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
-		e.Log.Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
+		e.Log.Warn("[setup] is ignored: only the batch script on a cluster uses it, and simulate runs in this shell's environment")
 	}
 	var array *slurm.Array
-	if index, ok := run.Index(); ok { // of an array that was begun before, this element alone
+	if index, ok := run.Index(); ok { // only this element of an array that has begun before
 		array, run = &slurm.Array{Indices: []int{index}}, run.Whole()
 	} else {
 		var err error
@@ -66,12 +66,12 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	return runArray(ctx, e, run, job, p, *array)
 }
 
-// sweepLimit bounds the look for what pretend nodes have left behind.
+// sweepLimit limits the time to look for processes that pretend nodes have left behind.
 const sweepLimit = 10 * time.Second
 
-// adopt makes this process do what slurmstepd does with a cgroup: end kills whatever ended agents left behind, even in sessions of its own
-// and with a cleared environment. It does not wait for the guards of agents that were killed. The first process of a container kills
-// nobody: the kernel ends everything in the container with it.
+// adopt makes this process do what slurmstepd does with a cgroup: end kills whatever ended agents have left behind, even with sessions of
+// their own and a cleared environment. It does not wait for the guards of agents that were killed. In the first process of a container it
+// kills nothing, because the kernel ends everything in the container with that process.
 func adopt(log *slog.Logger) (end func()) {
 	reaper, err := proc.Subreaper()
 	if err != nil {
@@ -83,7 +83,7 @@ func adopt(log *slog.Logger) (end func()) {
 		defer cancel()
 		swept, err := proc.SweepAdopted(ctx)
 		if err != nil || len(swept.Left) > 0 {
-			log.Warn("some processes of the pretend nodes may still be there", "processes", swept.Left, "error", err)
+			log.Warn("some processes of the pretend nodes may still run", "processes", swept.Left, "error", err)
 		}
 		if err := reaper.Close(); err != nil {
 			log.Warn("this process stays the parent of orphans", "error", err)
@@ -91,8 +91,8 @@ func adopt(log *slog.Logger) (end func()) {
 	}
 }
 
-// runArray runs the elements of an array, each in a directory of its own, as many at once as the array allows. The exit code is
-// the largest of theirs.
+// runArray runs the elements of an array, each in its own directory, as many at once as the array allows. The exit code is the largest of
+// theirs.
 func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, array slurm.Array) error {
 	elements := sim.Elements(array, os.Getpid())
 	limit := array.Limit
@@ -102,7 +102,7 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 	room := make(chan struct{}, limit)
 	errs := make([]error, len(elements))
 	var wg sync.WaitGroup
-	waiting := 0 // that never began
+	waiting := 0 // elements that never began
 	for i, element := range elements {
 		select {
 		case room <- struct{}{}:
@@ -159,7 +159,7 @@ func runElement(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p
 	return runJob(ctx, e, task, job, p, a)
 }
 
-// runJob runs one job to its end, and says what a person should know of it.
+// runJob runs one job to its end, and prints what the user should know about that.
 func runJob(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) error {
 	s, err := New(ctx, e, run, job, p, a)
 	if err != nil {
@@ -173,10 +173,10 @@ func runJob(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pre
 	return s.result(ctx, w, err)
 }
 
-// code is what a simulated job ends with: the exit code of its last attempt, or of a run that was given up.
+// code returns the exit code of a simulated job: that of its last attempt, or of a run that was given up.
 func (s *Job) code(ctx context.Context, w attempt.Ending) int {
 	code := w.Verdict.Exit
-	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
+	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // otherwise whoever runs simulate may restart it
 		code = exit.GivenUp(w.Verdict.Exit)
 	}
 	if w.Decision.Action == recovery.EndLink { // of the last link
@@ -188,14 +188,14 @@ func (s *Job) code(ctx context.Context, w attempt.Ending) int {
 	return code
 }
 
-// result ends a simulated job with its exit code.
+// result returns the error that ends a simulated job with its exit code.
 func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	v, code := w.Verdict, s.code(ctx, w)
 	_, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
 	switch {
 	case code == 0:
 		return err
-	case v.Saved && s.job.Builtin(): // rank 0 has said how to go on
+	case v.Saved && s.job.Builtin(): // rank 0 has said how to continue
 	case byHand || v.Saved || w.Decision.Action == recovery.EndLink:
 		fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
 	default:

@@ -18,7 +18,7 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// endAttempt is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
+// endAttempt is the end of the batch script: `attempt end`, with simulate itself in the place of Slurm.
 func (s *Job) endAttempt(ctx context.Context, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
 	a.Signals = script.received()
 	a.Scheduler = &playedScheduler{s, ctx, script}
@@ -30,7 +30,7 @@ func (s *Job) endAttempt(ctx context.Context, a *attempt.Attempt, code int, scri
 		return w, err
 	}
 	byHand := w.Facts.ByHand != "" && recovery.CauseOf(w.Verdict) == recovery.Cancelled
-	if byHand || a.Silent { // or else agent 0 has said it
+	if byHand || a.Silent { // otherwise agent 0 has said it
 		s.report("%s", w.Verdict.Message)
 	}
 	if w.Decision.Action == recovery.GiveUp && !byHand {
@@ -42,7 +42,7 @@ func (s *Job) endAttempt(ctx context.Context, a *attempt.Attempt, code int, scri
 	return w, nil
 }
 
-// withdraw takes the job out of the queue, which it was put back into, and which it will not leave: mostly a person has ended it meanwhile.
+// withdraw removes from the queue a requeued job that will not begin again, usually because the user has ended it meanwhile.
 func (s *Job) withdraw(ctx context.Context, w attempt.Ending, why error) (attempt.Ending, error) {
 	reason := why.Error()
 	if w.Facts.ByHand = endedBy(ctx); w.Facts.ByHand != "" {
@@ -55,27 +55,27 @@ func (s *Job) withdraw(ctx context.Context, w attempt.Ending, why error) (attemp
 	return w, errors.Join(why, err)
 }
 
-// playedScheduler answers as Slurm would. What it is told to do is done by who runs the job: run begins it again.
+// playedScheduler answers as Slurm would. It need not do what it is told, because Job.Run begins the job again.
 type playedScheduler struct {
 	*Job
-	job    context.Context // ends when a person ends the job
+	job    context.Context // ends when the user ends the job
 	script *batchScript
 }
 
-// Ask has simulate's own end for a time limit where it was told one: that does not go away by beginning again.
+// Ask reports simulate's own end as the time limit if simulate was given one, because beginning again does not help against that.
 func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 	f := attempt.Facts{Evidence: p.evidence(p.job, p.script)}
 	switch {
 	case !p.deadline.IsZero():
 		f.Forbids = rundir.OwnDeadline
-	case p.script.dead() && p.script.had(sim.TimeLimit) && p.link.Number == 0: // the next link of a chain need not be asked for
+	case p.script.dead() && p.script.had(sim.TimeLimit) && p.link.Number == 0: // the next link of a chain needs no requeue
 		f.Forbids = rundir.KilledAtLimit
 	}
-	f.ByHand = endedBy(p.job) // an agent knows only of the signal that it got
+	f.ByHand = endedBy(p.job) // an agent knows only the signal that it got
 	return f
 }
 
-// endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
+// endedBy returns in a word how the user has ended the job of ctx, or "".
 func endedBy(ctx context.Context) string {
 	switch stopped, ok := errors.AsType[launch.SignalError](context.Cause(ctx)); {
 	case !ok:
@@ -91,7 +91,7 @@ func (p *playedScheduler) Spares(context.Context, []string) error  { return nil 
 func (p *playedScheduler) Exclude(context.Context, []string) error { return nil }
 func (p *playedScheduler) Cancel(context.Context) error            { return nil }
 
-// evidence is what Slurm would answer when it is asked what becomes of the job.
+// evidence returns what Slurm would answer about the end of the job.
 func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Evidence {
 	f := recovery.Evidence{
 		Signals: script.received(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
@@ -102,9 +102,9 @@ func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Eviden
 		f.State, f.Reason = "COMPLETING", "TimeLimit"
 	case script.had(sim.Cancelled) || endedBy(ctx) != "":
 		f.State = "COMPLETING"
-	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
+	case script.had(nodeFailed): // Slurm itself has requeued the job
 		f.State, f.Requeued = "NODE_FAIL", true
-		if s.pretend.Release == sim.Slurm2511 { // it names the node, and has one state for all that is being ended
+		if s.pretend.Release == sim.Slurm2511 { // it names the node, and has one state for everything that is being ended
 			f.State = "COMPLETING"
 		}
 	case script.had(sim.Warned) && f.EndTime.IsZero(): // the end that was announced
@@ -113,10 +113,10 @@ func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Eviden
 	return f
 }
 
-// nodeFailed is what becomes of a job whose node does not answer for long enough.
+// nodeFailed is the event of a job with a node that has not responded for long enough.
 const nodeFailed sim.Event = "node"
 
-// batchScript is the part of a job's batch script that signals concern.
+// batchScript simulates how a job's batch script handles signals.
 type batchScript struct {
 	signalFile string
 
@@ -126,8 +126,8 @@ type batchScript struct {
 	killed  bool
 }
 
-// Signal is the script's trap: a warning makes it write a file for the agents, and of the others that it catches it takes note. The job
-// file's rules let no other signal reach it.
+// Signal is the script's trap: on a warning it writes a file for the agents, and it records the other signals that it catches. The rules
+// for job files exclude other signals.
 func (b *batchScript) Signal(sig syscall.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,18 +138,18 @@ func (b *batchScript) Signal(sig syscall.Signal) {
 		b.signals = append(b.signals, slurm.Warning{Signal: sig}.Name())
 	case syscall.SIGUSR1, syscall.SIGUSR2:
 		b.signals = append(b.signals, slurm.Warning{Signal: sig}.Name())
-		_ = os.WriteFile(b.signalFile, nil, 0o600) // a warning that nobody hears is what the time limit is for
+		_ = os.WriteFile(b.signalFile, nil, 0o600) // if the agents do not notice the warning, the time limit ends the job
 	}
 }
 
-// event takes note of what Slurm does to the job.
+// event records what Slurm does to the job.
 func (b *batchScript) event(e sim.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events = append(b.events, e)
 }
 
-// noteFault takes note of a fault that is something of Slurm's.
+// noteFault records a fault that concerns Slurm.
 func (b *batchScript) noteFault(f sim.Fault) {
 	switch f.Kind {
 	case sim.Term:
