@@ -182,7 +182,7 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		}},
 		{"patterns of no use", "name = \"x\"\n[code]\nsnapshot = \"copy\"\ninclude = [\"*.py\"]\nexclude = [\"a\", \"../b\"]\nmax_mb = 0" +
 			builtin, []string{
-			`job.toml:4:1: code.include names untracked files for code.snapshot = "git"; "copy" takes all files: leave it out`,
+			`job.toml:4:1: code.include names untracked files for code.snapshot = "git"; "copy" copies all files: remove code.include`,
 			`job.toml:5:1: code.exclude: item 2: "../b": a part of it is empty, . or ..: a pattern is a name, such as "*.yaml", or a path from the top of the tree, such as "configs/**/*.yaml" or "data/"`,
 			`job.toml:6:1: code.max_mb must be a whole number of at least 1, not 0`,
 		}},

@@ -8,7 +8,7 @@ import (
 // Kinds of snapshots.
 const (
 	None = "none"
-	Git  = "git"  // what git tracks
+	Git  = "git"  // the files that git tracks
 	Copy = "copy" // all files
 )
 
@@ -16,18 +16,18 @@ const (
 type Config struct {
 	Snapshot string   `json:"snapshot"`          // None, Git or Copy
 	Include  []string `json:"include,omitempty"` // patterns of untracked files, for Git
-	Exclude  []string `json:"exclude,omitempty"` // patterns of files of any kind
-	MaxMB    int      `json:"max_mb"`            // 1 MB is 1 MiB, as in sizes of job.toml
-	MaxFiles int      `json:"max_files"`         // folders of their own, which only Copy has, count, too
+	Exclude  []string `json:"exclude,omitempty"` // patterns of any files
+	MaxMB    int      `json:"max_mb"`            // 1 MB is 1 MiB, as for sizes in job.toml
+	MaxFiles int      `json:"max_files"`         // directories that only Copy has count too
 }
 
-// DefaultConfig makes no copy.
+// DefaultConfig returns a Config without a copy.
 func DefaultConfig() Config { return Config{Snapshot: None, MaxMB: 100, MaxFiles: 20_000} }
 
-// On reports whether a copy is asked for.
+// On reports whether a copy is requested.
 func (c Config) On() bool { return c.Snapshot == Git || c.Snapshot == Copy }
 
-// Validate says what is wrong. Its error joins one for each fault, which begins with the key to blame.
+// Validate reports invalid values. Its error joins one error for each, which begins with the key.
 func (c Config) Validate() error {
 	var errs []error
 	for _, list := range []struct {
@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if len(c.Include) > 0 && c.Snapshot == Copy {
-		errs = append(errs, fmt.Errorf(`code.include names untracked files for code.snapshot = %q; %q takes all files: leave it out`, Git,
+		errs = append(errs, fmt.Errorf(`code.include names untracked files for code.snapshot = %q; %q copies all files: remove code.include`, Git,
 			Copy))
 	}
 	return errors.Join(errs...)

@@ -18,13 +18,13 @@ import (
 
 const (
 	maxDiff     = 4 << 20   // bytes; the copy itself has the files
-	maxDiffLine = 64 << 10  // bytes, of one line
-	maxArgs     = 128 << 10 // bytes of paths for one call of git: a fraction of what the kernel takes (execve(2))
+	maxDiffLine = 64 << 10  // bytes in one line
+	maxArgs     = 128 << 10 // bytes of paths in one call of git: a fraction of what the kernel permits (execve(2))
 )
 
 var errDiffCut = errors.New("the diff is too long")
 
-// diff writes how the files differ from the commits, and notes which ones do. What code.exclude names is not in it.
+// diff writes how the files differ from the commits, and records which ones do. Files that code.exclude names are left out.
 func (s *Selection) diff(ctx context.Context, r *Record, to *bytes.Buffer) error {
 	for _, repo := range s.repos {
 		if repo.commit == "" {
@@ -42,7 +42,7 @@ func (s *Selection) diff(ctx context.Context, r *Record, to *bytes.Buffer) error
 	return nil
 }
 
-// diffSettings keep git from starting programs for a diff, and the diff free of what a configuration would add.
+// diffSettings keep git from starting programs for a diff, and keep out of the diff what a configuration would add.
 var diffSettings = []string{
 	"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--submodule=short", "--ignore-submodules=dirty",
 }
@@ -96,8 +96,8 @@ func (s *Selection) diffRepository(ctx context.Context, repo repository, r *Reco
 	return nil
 }
 
-// blankSecrets copies a diff, without values that may be secret: those of the environment's variables, what is assigned to a name that may
-// hold one, and private keys. It returns errDiffCut where there is more than fits.
+// blankSecrets copies a diff and blanks what may be secret: the values of the environment's variables, what is assigned to a name that may
+// hold a secret, and private keys. It returns errDiffCut if the diff is too long.
 func blankSecrets(from io.Reader, to *bytes.Buffer, values redact.Values) error {
 	in := bufio.NewReaderSize(from, maxDiffLine)
 	inKey := false
@@ -107,7 +107,7 @@ func blankSecrets(from io.Reader, to *bytes.Buffer, values redact.Values) error 
 		if err != nil && !cut && !errors.Is(err, io.EOF) {
 			return err
 		}
-		text := string(line) // which begins with +, - or a blank where it is a file's
+		text := string(line) // begins with +, - or a blank in a file's content
 		if cut {             // a line of data
 			text = text[:1] + "(a line of more than 64 KiB)\n"
 			if err := skipLine(in); err != nil {
@@ -134,17 +134,18 @@ const keyEnds = "-----END "
 
 var keyBegins = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`) })
 
-// keyLine is a line of a key, whose beginning may not be in the diff.
+// keyLine matches a line of a key, whose beginning may be outside the diff.
 var keyLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9+/=]{60,}$`) })
 
-// blankKey is a line of a diff without the part of a private key in it. inKey tells that one has begun above, and then below.
+// blankKey returns a line of a diff without the part of a private key in it. inKey says that a key has begun in an earlier line; the result
+// says so for the next line.
 func blankKey(line string, inKey bool) (string, bool) {
 	content := strings.TrimSpace(line[1:])
 	begin := keyBegins().FindStringIndex(line)
 	switch {
 	case begin != nil:
 		rest := line[begin[1]:]
-		if strings.TrimSpace(rest) != "" { // all of it is on one line, as in a text with \n in it
+		if strings.TrimSpace(rest) != "" { // the whole key is on one line, as in a text with \n in it
 			line = line[:begin[1]] + redact.Blank + "\n"
 		}
 		return line, !strings.Contains(rest, keyEnds)
@@ -173,18 +174,18 @@ func skipLine(in *bufio.Reader) error {
 	}
 }
 
-// named finds what YAML, JSON and Python give to a name, as in api_key: x or "token": "x".
+// named matches what YAML, JSON and Python give to a name, as in api_key: x or "token": "x".
 var named = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(["']?)([A-Za-z0-9_.-]+)(["']?[ \t]*:[ \t]*)([^\s,}\])]+|"[^"]*"|'[^']*')`)
 })
 
-// blankLine is a line of a file without values that may be secret.
+// blankLine returns a line of a file without values that may be secret.
 func blankLine(line string, values redact.Values) string {
 	line = values.In(line)
-	if !redact.Named(line) { // then no name in it is one
+	if !redact.Named(line) { // then no name in it may hold a secret
 		return line
 	}
-	line, end := strings.CutSuffix(line, "\n") // which would be part of a value whose quote has no end
+	line, end := strings.CutSuffix(line, "\n") // otherwise the end would be part of a value without a closing quote
 	line = redact.Text(line)
 	line = named().ReplaceAllStringFunc(line, func(found string) string {
 		parts := named().FindStringSubmatch(found)

@@ -18,16 +18,15 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// A gitProgram calls git. A repository's own configuration must not have it run programs: it may be one that somebody has unpacked from an
-// archive.
+// A gitProgram calls git. A repository's own configuration must not make it run programs, because the repository may come from an archive
+// that somebody unpacked.
 type gitProgram struct {
 	path    string
 	environ []string
-	options []string // further ones, before each command
+	options []string // further options before each command
 }
 
-// gitKept are the variables of git that go through. All others would have it look at another repository than the folder's, or start
-// programs.
+// gitKept are the variables of git that are passed on. All others would select another repository than the directory's, or start programs.
 var gitKept = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES",
 	"GIT_DISCOVERY_ACROSS_FILESYSTEM"}
 
@@ -40,30 +39,30 @@ func newGitProgram(path string, environ []string) *gitProgram {
 		}
 	}
 	g.environ = append(g.environ, "LC_ALL=C",
-		"GIT_OPTIONAL_LOCKS=0",       // the index is not rewritten, which hooks would hear of
-		"GIT_NO_LAZY_FETCH=1",        // from git 2.44 on; before it
-		"GIT_ALLOW_PROTOCOL=nothing", // what a partial clone lacks cannot be fetched by any program
+		"GIT_OPTIONAL_LOCKS=0",       // git does not rewrite the index, which would run hooks
+		"GIT_NO_LAZY_FETCH=1",        // from git 2.44 on; for older versions see the next line
+		"GIT_ALLOW_PROTOCOL=nothing", // no program can fetch what a partial clone lacks
 		"GIT_TERMINAL_PROMPT=0")
 	return g
 }
 
-// gitSettings go before each command: what else in a repository's configuration names a program that these commands would start.
+// gitSettings go before each command. They override other settings that name a program which these commands would start.
 var gitSettings = []string{
 	"--no-pager",
-	"-c", "core.fsmonitor=", // nothing: git before 2.36 would take "false" for a program
+	"-c", "core.fsmonitor=", // empty: git before 2.36 would take "false" for a program
 	"-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false",
 }
 
-// pipeDelay is how long git may keep its streams open, through a child, once it has ended.
+// pipeDelay is how long a child of git may keep git's streams open after git has ended.
 const pipeDelay = 2 * time.Second
 
-// maxGitWords bounds what is kept of git's words about an error, in bytes.
+// maxGitWords limits how many bytes of git's error message are kept.
 const maxGitWords = 4 << 10
 
-// run runs git in a folder, and has read take what it prints. It returns a *gitError where git ends with another code than 0. Where read
-// returns an error, git is ended, and that error returned.
+// run runs git in a directory, and passes its output to read. It returns a *gitError if git's exit code is not 0. If read fails, run ends
+// git and returns that error.
 func (g *gitProgram) run(ctx context.Context, dir string, read func(io.Reader) error, args ...string) error {
-	// git dies with this process, by a signal that is sent when the thread ends that started it (prctl(2), PR_SET_PDEATHSIG)
+	// git must end with this process. The parent-death signal is sent when the thread ends that started it (prctl(2), PR_SET_PDEATHSIG).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, stop := context.WithCancel(ctx)
@@ -99,7 +98,7 @@ func (g *gitProgram) run(ctx context.Context, dir string, read func(io.Reader) e
 	return ctx.Err()
 }
 
-// gitError is that git ended with another code than 0.
+// gitError means that git ended with an exit code other than 0.
 type gitError struct {
 	dir   string
 	code  int
@@ -110,7 +109,7 @@ func (e *gitError) Error() string {
 	return fmt.Sprintf("git says of %s: %s", e.dir, text.Shortened(e.words, 500))
 }
 
-// refused makes of git's refusal an error of the job file.
+// refused turns an error message of git into an error of the job file.
 func refused(err error) error {
 	if said, ok := errors.AsType[*gitError](err); ok {
 		return &usage.Error{
@@ -121,7 +120,7 @@ func refused(err error) error {
 	return err
 }
 
-// line is the one line that a command prints; it may hold any byte but NUL.
+// line returns the one line that a command prints, which may hold any byte except NUL.
 func (g *gitProgram) line(ctx context.Context, dir string, args ...string) (string, error) {
 	const longest = 64 << 10
 	var out []byte
@@ -132,7 +131,7 @@ func (g *gitProgram) line(ctx context.Context, dir string, args ...string) (stri
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// each calls f for each of the texts that a command prints with a NUL behind each.
+// each calls f for each of the NUL-terminated texts that a command prints.
 func (g *gitProgram) each(ctx context.Context, dir string, f func(string) error, args ...string) error {
 	return g.run(ctx, dir, func(r io.Reader) error {
 		scan := bufio.NewScanner(r)
@@ -156,7 +155,7 @@ func splitNUL(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	return 0, nil, nil
 }
 
-// commit is the id of the commit that is checked out; "" before the first.
+// commit returns the ID of the commit that is checked out, or "" before the first.
 func (g *gitProgram) commit(ctx context.Context, dir string) (string, error) {
 	id, err := g.line(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 	if said, ok := errors.AsType[*gitError](err); ok && said.code == 1 {
@@ -165,21 +164,21 @@ func (g *gitProgram) commit(ctx context.Context, dir string) (string, error) {
 	return id, err
 }
 
-// withoutFilters is g for calls that read files of the tree. Filters (gitattributes(5)) are programs that the configuration names; each is
-// switched off by its name. What one of them has made of a file then counts as a change to it.
+// withoutFilters returns a gitProgram for calls that read files of the tree. Filters (gitattributes(5)) are programs that the configuration
+// names, and each is disabled by its name. A file that a filter has changed then counts as changed.
 func (g *gitProgram) withoutFilters(ctx context.Context, dir string) (*gitProgram, error) {
 	safe := *g
 	err := g.each(ctx, dir, func(key string) error {
 		name := key[:max(0, strings.LastIndexByte(key, '.'))]
-		if strings.Contains(name, "=") { // which -c would take for the end of the key
-			return fmt.Errorf("git's configuration in %s has a filter whose name holds =, which cannot be switched off: take it out", dir)
+		if strings.Contains(name, "=") { // -c would take it for the end of the key
+			return fmt.Errorf("git's configuration in %s has a filter with = in its name, which cannot be disabled: remove it", dir)
 		}
 		for _, off := range []string{".clean=", ".process=", ".smudge=", ".required=false"} {
 			safe.options = append(safe.options, "-c", name+off)
 		}
 		return nil
 	}, "config", "--null", "--name-only", "--get-regexp", `^filter\..*\.(clean|process)$`)
-	if said, ok := errors.AsType[*gitError](err); ok && said.code == 1 { // there are none
+	if said, ok := errors.AsType[*gitError](err); ok && said.code == 1 { // there are no filters
 		err = nil
 	}
 	return &safe, err

@@ -13,25 +13,25 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// LiveImport is something in a Python environment that leads to the tree, and not to its copy.
+// LiveImport is something in a Python environment that leads to the tree instead of its copy.
 type LiveImport struct {
-	File   string // that says so
-	Leads  string // where to; absolute, without links
+	File   string // the file that leads there
+	Leads  string // where it leads; absolute, without links
 	InTree string // the same, relative to the working directory
 }
 
-// maxLink bounds what is read of a file that may lead to the tree.
+// maxLink limits how much is read of a file that may lead to the tree.
 const maxLink = 64 << 10
 
-// LiveImports looks for packages of a virtual or conda environment that are installed such that the tree's own files are imported:
-// editable installs and .pth files.
+// LiveImports looks for packages of a virtual or conda environment that are installed so that Python imports the tree's own files: editable
+// installs and .pth files.
 func (s *Selection) LiveImports(environment string) []LiveImport {
 	var found []LiveImport
 	seen := map[string]bool{}
 	for _, pattern := range []string{"lib/python3*/site-packages", "lib64/python3*/site-packages"} {
-		folders, _ := filepath.Glob(filepath.Join(quotePattern(environment), pattern)) // the pattern is a good one
+		folders, _ := filepath.Glob(filepath.Join(quotePattern(environment), pattern)) // the pattern is valid
 		for _, folder := range folders {
-			entries, _ := os.ReadDir(folder) // what cannot be read is nothing to warn of
+			entries, _ := os.ReadDir(folder) // a directory that cannot be read has no entries
 			for _, entry := range entries {
 				for _, target := range linksOf(folder, entry.Name()) {
 					found = s.appendLive(found, seen, filepath.Join(folder, entry.Name()), target)
@@ -42,12 +42,12 @@ func (s *Selection) LiveImports(environment string) []LiveImport {
 	return found
 }
 
-// quotePattern is a path for Glob.
+// quotePattern quotes a path for Glob.
 func quotePattern(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// PathImports finds the folders of PYTHONPATH that lead to the tree.
+// PathImports finds the directories of PYTHONPATH that lead to the tree.
 func (s *Selection) PathImports(list string) []LiveImport {
 	var found []LiveImport
 	for _, folder := range filepath.SplitList(list) {
@@ -58,7 +58,7 @@ func (s *Selection) PathImports(list string) []LiveImport {
 	return found
 }
 
-// Has reports whether an absolute path is a file that the copy has, too, and gives it relative to the working directory.
+// Has reports whether an absolute path is a file that the copy has too. rel is its path relative to the working directory.
 func (s *Selection) Has(file string) (rel string, ok bool) {
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Selection) appendLive(found []LiveImport, seen map[string]bool, file, t
 	return append(found, LiveImport{file, real, rel})
 }
 
-// linksOf are the folders that a file of site-packages, or a package's folder of facts, has Python import from.
+// linksOf returns the directories from which Python imports because of a file of site-packages, or of a package's metadata.
 func linksOf(folder, name string) []string {
 	path := filepath.Join(folder, name)
 	switch filepath.Ext(name) {
@@ -111,7 +111,7 @@ func linksOf(folder, name string) []string {
 		for line := range strings.Lines(string(beginning(path))) {
 			line = strings.TrimSpace(line)
 			if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "import ") || strings.HasPrefix(line, "import\t") {
-				continue // what an import line finds, direct_url.json tells
+				continue // direct_url.json says where an import line leads
 			}
 			if !filepath.IsAbs(line) {
 				line = filepath.Join(folder, line)
@@ -125,7 +125,7 @@ func linksOf(folder, name string) []string {
 	return nil
 }
 
-// beginning is what a file begins with; nothing where it cannot be read.
+// beginning returns the beginning of a file, or nil if it cannot be read.
 func beginning(path string) []byte {
 	f, _, err := vfs.OpenRegular(path)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// A pattern is one of code.include or code.exclude, in the manner of .gitignore: without a slash it is about names at any depth, with one
-// about paths from the top of the tree. * and ? stand for characters of one name, ** between slashes for any number of folders. One that
-// ends with a slash is about folders alone. What is about a folder is about all in it.
+// A pattern is an item of code.include or code.exclude, similar to those of .gitignore. Without a slash it matches names at any depth, with
+// one it matches paths from the top of the tree. * and ? stand for characters within a name, and ** between slashes for any number of
+// directories. With a slash at its end it matches only directories. A pattern that matches a directory applies to everything in it.
 type pattern struct {
 	parts      []string
 	folderOnly bool
@@ -49,7 +49,7 @@ func parsePattern(text string) (pattern, error) {
 	return pattern{parts: parts, folderOnly: folderOnly}, nil
 }
 
-// parsePatterns reads patterns that have been validated.
+// parsePatterns parses patterns that have been validated.
 func parsePatterns(texts []string) ([]pattern, error) {
 	list := make([]pattern, len(texts))
 	for i, text := range texts {
@@ -61,7 +61,7 @@ func parsePatterns(texts []string) ([]pattern, error) {
 	return list, nil
 }
 
-// matchAny reports whether one of the patterns is about a path, or about a folder that it is in.
+// matchAny reports whether one of the patterns matches a path, or a directory that contains it.
 func matchAny(list []pattern, name string, isDir bool) bool {
 	return slices.ContainsFunc(list, func(p pattern) bool { return p.match(name, isDir) })
 }
@@ -78,7 +78,7 @@ func (p pattern) match(name string, isDir bool) bool {
 	return false
 }
 
-// mayHold reports whether something in a folder could match one of the patterns.
+// mayHold reports whether something in a directory could match one of the patterns.
 func mayHold(list []pattern, folder string) bool {
 	return slices.ContainsFunc(list, func(p pattern) bool {
 		state := p.begin()
@@ -91,14 +91,14 @@ func mayHold(list []pattern, folder string) bool {
 	})
 }
 
-// begin is the state of a match before the first name: state[i] tells that the first i parts may have matched the names so far.
+// begin returns the state before the first name: state[i] says that the first i parts may have matched the names so far.
 func (p pattern) begin() []bool {
 	state := make([]bool, len(p.parts)+1)
 	state[0] = true
 	return p.skip(state)
 }
 
-// skip lets each ** that is next match no folder at all.
+// skip lets each ** that is next match zero directories.
 func (p pattern) skip(state []bool) []bool {
 	for i, part := range p.parts {
 		if state[i] && part == anyFolders {
@@ -108,7 +108,7 @@ func (p pattern) skip(state []bool) []bool {
 	return state
 }
 
-// after is the state after one more name.
+// after returns the state after one more name.
 func (p pattern) after(state []bool, name string) []bool {
 	next := make([]bool, len(state))
 	for i, part := range p.parts {
@@ -117,7 +117,7 @@ func (p pattern) after(state []bool, name string) []bool {
 		}
 		if part == anyFolders {
 			next[i] = true
-		} else if ok, _ := path.Match(part, name); ok { // which parsePattern has tried
+		} else if ok, _ := path.Match(part, name); ok { // parsePattern has checked the part
 			next[i+1] = true
 		}
 	}

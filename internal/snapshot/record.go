@@ -18,30 +18,30 @@ import (
 
 const recordSchema = 1
 
-// Record says what a copy is. It is kept beside it.
+// Record describes a copy. It is stored next to it.
 type Record struct {
 	Schema   int         `json:"schema"` // 1
 	Snapshot string      `json:"snapshot"`
 	Source   string      `json:"source"`  // the top of the tree
 	WorkDir  string      `json:"workdir"` // the working directory in it, relative
-	Files    int         `json:"files"`   // links among them
+	Files    int         `json:"files"`   // including links
 	Bytes    int64       `json:"bytes"`
-	Commit   string      `json:"commit,omitempty"` // that was checked out
+	Commit   string      `json:"commit,omitempty"` // the commit that was checked out
 	Changed  []string    `json:"changed,omitempty"`
-	Changes  int         `json:"changes"` // files that differ from the commit, of which Changed names the first
+	Changes  int         `json:"changes"` // number of files that differ from the commit; Changed names the first
 	DiffCut  bool        `json:"diff_cut,omitempty"`
 	Modules  []Submodule `json:"submodules,omitempty"`
-	Omitted  int         `json:"omitted"` // files and folders that were left out, of which LeftOut has the first
+	Omitted  int         `json:"omitted"` // number of files and directories that were left out; LeftOut has the first
 	LeftOut  []Omission  `json:"left_out"`
 }
 
-// Submodule is one whose files are in the copy, too.
+// Submodule is a submodule whose files are in the copy too.
 type Submodule struct {
 	Path   string `json:"path"`
 	Commit string `json:"commit"`
 }
 
-// writeRecord writes what is known of a copy of so many bytes.
+// writeRecord writes the record of a copy of size bytes.
 func (s *Selection) writeRecord(ctx context.Context, dir string, names Names, size int64) (Record, error) {
 	r := Record{
 		Schema: recordSchema, Snapshot: s.request.Snapshot, Source: shown(s.Root), WorkDir: shown(s.Dir), Bytes: size,
@@ -83,7 +83,7 @@ func writeFile(ctx context.Context, path string, data []byte) error {
 	})
 }
 
-// Summary says in a line what was copied.
+// Summary describes in a line what was copied.
 func (r Record) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s of %s", text.Plural(r.Files, "file"), text.Bytes(uint64(r.Bytes)), r.Source)
@@ -103,7 +103,7 @@ func (r Record) Summary() string {
 	return b.String()
 }
 
-// few names the first of several.
+// few names the first of several names. all is their number.
 func few(names []string, all int) string {
 	const most = 3
 	shown := min(most, len(names))
@@ -114,7 +114,7 @@ func few(names []string, all int) string {
 	return line
 }
 
-// shown is a path for a person and for JSON: quoted where it is no UTF-8, or could do something to a terminal.
+// shown returns a path for people and for JSON: quoted if it is not UTF-8, or could affect a terminal.
 func shown(path string) string {
 	if !utf8.ValidString(path) || strings.ContainsFunc(path, text.Unsafe) {
 		return strconv.Quote(path)

@@ -14,16 +14,16 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// A repository is the one of the tree, or that of a submodule in it.
+// A repository is that of the tree, or of a submodule in it.
 type repository struct {
-	path   string // its top, relative to that of the tree: "." is the tree itself
-	commit string // "": none yet
+	path   string // its top, relative to that of the tree; "." is the tree itself
+	commit string // "" if there is none yet
 }
 
-// maxRepositories bounds the submodules, for each of which git is called several times.
+// maxRepositories limits the number of submodules, because git is called several times for each.
 const maxRepositories = 1000
 
-// selectTracked selects what git tracks in the work tree that holds the working directory, and what patterns add.
+// selectTracked selects what git tracks in the work tree that contains the working directory, and what patterns add.
 func (s *Selection) selectTracked(ctx context.Context) error {
 	if s.request.GitPath == "" {
 		return &usage.Error{
@@ -62,7 +62,7 @@ func (s *Selection) selectTracked(ctx context.Context) error {
 	return s.noteUntracked(ctx)
 }
 
-// top is the top of the work tree that holds a folder.
+// top returns the top of the work tree that contains a directory.
 func (g *gitProgram) top(ctx context.Context, dir string) (string, error) {
 	top, err := g.line(ctx, dir, "rev-parse", "--show-toplevel")
 	if err == nil {
@@ -71,7 +71,7 @@ func (g *gitProgram) top(ctx context.Context, dir string) (string, error) {
 	return top, refused(err)
 }
 
-// takeTracked takes what is tracked in the repository at path, and in its submodules.
+// takeTracked selects what is tracked in the repository at path at, and in its submodules.
 func (s *Selection) takeTracked(ctx context.Context, at string, tracked map[string]bool) error {
 	commit, err := s.git.commit(ctx, filepath.Join(s.Root, at))
 	if err != nil {
@@ -81,10 +81,10 @@ func (s *Selection) takeTracked(ctx context.Context, at string, tracked map[stri
 	var submodules []string
 	last := ""
 	err = s.git.each(ctx, filepath.Join(s.Root, at), func(entry string) error {
-		// mode, object and stage stand before the tab
+		// mode, object and stage precede the tab
 		facts, name, ok := strings.Cut(entry, "\t")
 		if !ok || !filepath.IsLocal(name) || slices.Contains(strings.Split(name, "/"), ".git") {
-			return fmt.Errorf("git lists %q, which is no file of a work tree", entry)
+			return fmt.Errorf("git lists %q, which is not a file of a work tree", entry)
 		}
 		name = path.Join(at, name)
 		if name == last { // one of several stages of a merge
@@ -109,7 +109,7 @@ func (s *Selection) takeTracked(ctx context.Context, at string, tracked map[stri
 	return nil
 }
 
-// takeEntry takes what is tracked under a name, as it lies there.
+// takeEntry selects what is tracked under a name, in its present form.
 func (s *Selection) takeEntry(name string) error {
 	if matchAny(s.exclude, name, false) {
 		s.omit(name, excluded)
@@ -122,18 +122,18 @@ func (s *Selection) takeEntry(name string) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.omit(name, "tracked, and not there")
+		s.omit(name, "tracked, but missing")
 		return nil
 	case err != nil:
 		return s.unreadable(err)
 	case info.IsDir():
-		s.omit(name, "tracked as a file, and a folder now")
+		s.omit(name, "tracked as a file, but now a folder")
 		return nil
 	}
 	return s.take(name, info)
 }
 
-// takeSubmodule takes what is tracked in a submodule.
+// takeSubmodule selects what is tracked in a submodule.
 func (s *Selection) takeSubmodule(ctx context.Context, name string, tracked map[string]bool) error {
 	dir := filepath.Join(s.Root, name)
 	switch _, err := os.Lstat(filepath.Join(dir, ".git")); {
@@ -156,7 +156,7 @@ func (s *Selection) takeSubmodule(ctx context.Context, name string, tracked map[
 	return s.takeTracked(ctx, name, tracked)
 }
 
-// noteUntracked notes what is neither tracked nor ignored, and that no pattern names: a file that was just written is easily forgotten.
+// noteUntracked records files that are not tracked, not ignored, and not named by a pattern: a new file is easily forgotten.
 func (s *Selection) noteUntracked(ctx context.Context) error {
 	taken := map[string]bool{}
 	for _, m := range s.members {

@@ -41,9 +41,9 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 		"absolute": "-> src", "dangling": "-> nowhere", "src/up": "-> ..", "added.py": "2", "conf/a.yaml": "2", "ignored/c.yaml": "2",
 	})
 	c.leftOut(
-		"above", "a link that leads out of the tree, to src/up/..", "became/file", "tracked, and not there", "etc",
+		"above", "a link that leads out of the tree, to src/up/..", "became/file", "tracked, but missing", "etc",
 		"a link that leads out of the tree, to /etc/passwd", "fifo", "neither a file nor a link",
-		"gone.py", "tracked, and not there",
+		"gone.py", "tracked, but missing",
 		"secret.txt", "code.exclude", "src/out", "a link that leads out of the tree, to ../../other",
 		"became", "untracked: git add, or code.include", "conf/", "untracked: git add, or code.include", "new.py",
 		"untracked: git add, or code.include",
@@ -158,7 +158,7 @@ func TestGitRefuses(t *testing.T) {
 	request.WorkDir = plain.path("nowhere")
 	plain.refuses(request, plain.path("nowhere"), "no such file")
 	request.WorkDir = plain.path("a.py")
-	plain.refuses(request, "is no folder")
+	plain.refuses(request, "is not a folder")
 
 	bare := newTree(t)
 	bare.git("init", "-q", "--bare")

@@ -18,63 +18,64 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Request asks for a copy of the code.
+// Request describes the requested copy of the code.
 type Request struct {
 	Config
 	WorkDir string // where ranks would run without a copy; absolute
-	RunDir  string // the folder of run directories, which is in no copy; absolute
-	GitPath string // the program; "": it is not here
+	RunDir  string // the directory of run directories, which is never copied; absolute
+	GitPath string // the program; "": not installed
 	Environ []string
 }
 
 // Selection is what belongs to a copy.
 type Selection struct {
-	Root string // the top of the tree: the work tree of git, or the working directory; absolute, without links
-	Dir  string // the working directory in it, relative: "." is the top
+	Root string // the top of the tree: git's work tree, or the working directory; absolute, without links
+	Dir  string // the working directory in it, relative; "." is the top
 
 	request  Request
-	git      *gitProgram // nil: it is not asked
+	git      *gitProgram // nil: not used
 	members  []member
 	bytes    int64
 	repos    []repository
 	leftOut  []Omission
-	omitted  int      // also those that leftOut has no room for
-	special  []string // pipes and the like that are tracked as files, which git cannot read
+	omitted  int      // also counts those for which leftOut has no room
+	special  []string // pipes and similar files that are tracked as files, which git cannot read
 	include  []pattern
 	exclude  []pattern
-	runs     fs.FileInfo // of the folder of run directories; nil: it is not there
+	runs     fs.FileInfo // of the directory of run directories; nil: it does not exist
 	looked   int
-	inFolder map[string]*weight // by the first name of their paths
-	folders  map[string]bool    // those that were looked at, and whether they are folders, and no links
+	inFolder map[string]*weight // by the first element of their paths
+	folders  map[string]bool    // for each path that was checked, whether it is a directory and not a link
 }
 
-// A member is a file, a link or a folder of the copy.
+// A member is a file, a link or a directory of the copy.
 type member struct {
 	path string // relative to the top
 	mode fs.FileMode
-	link string // where a link leads to, as it is to be written
+	link string // the target of a link, as it is to be written
 }
 
-// weight is how much of the copy is in one folder.
+// weight says how much of the copy is in one directory.
 type weight struct {
 	files int
 	bytes int64
 }
 
-// Omission is something that is not in the copy, and why.
+// Omission is something that is not in the copy, with the reason.
 type Omission struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
 
 const (
-	// maxListed bounds the list of what was left out.
+	// maxListed limits the list of omissions.
 	maxListed = 1000
-	// looksPerFile is how many files and folders are looked at for each that the copy may have. Who has more needs narrower patterns.
+	// looksPerFile is how many files and directories are examined for each file that the copy may have. A user with more needs narrower
+	// patterns.
 	looksPerFile = 10
 )
 
-// Select decides what belongs to the copy. It reads folders and no files, and returns a *usage.Error for a tree that cannot be copied.
+// Select decides what belongs to the copy. It reads directories but not files. It returns a *usage.Error for a tree that cannot be copied.
 func (r Request) Select(ctx context.Context) (*Selection, error) {
 	s := &Selection{request: r, inFolder: map[string]*weight{}, folders: map[string]bool{".": true}}
 	var errs [4]error
@@ -82,7 +83,7 @@ func (r Request) Select(ctx context.Context) (*Selection, error) {
 	s.exclude, errs[1] = parsePatterns(r.Exclude)
 	s.Root, errs[2] = filepath.EvalSymlinks(r.WorkDir)
 	if errs[2] == nil && !vfs.IsDir(s.Root) {
-		errs[2] = fmt.Errorf("%s is no folder", s.Root)
+		errs[2] = fmt.Errorf("%s is not a folder", s.Root)
 	}
 	if s.runs, errs[3] = os.Stat(r.RunDir); errors.Is(errs[3], fs.ErrNotExist) {
 		errs[3] = nil
@@ -105,7 +106,7 @@ func (r Request) Select(ctx context.Context) (*Selection, error) {
 	return s, nil
 }
 
-// omit notes what is not in the copy.
+// omit records what is not in the copy.
 func (s *Selection) omit(name, why string) {
 	s.omitted++
 	if len(s.leftOut) < maxListed {
@@ -113,7 +114,7 @@ func (s *Selection) omit(name, why string) {
 	}
 }
 
-// take adds a file or a link to the copy, or notes why it does not belong there.
+// take adds a file or a link to the copy, or records why it does not belong there.
 func (s *Selection) take(name string, info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
@@ -135,8 +136,8 @@ func (s *Selection) take(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// within is the target of a link as the copy has it; false: it leads out of the tree, also by way of other links. An absolute one that
-// leads into the tree is made relative, since it would lead from the copy to the tree.
+// within returns the target of a link for the copy. It returns false if the link leads out of the tree, also by way of other links. An
+// absolute link into the tree becomes relative, because it would lead from the copy to the tree.
 func (s *Selection) within(name, link string) (string, bool) {
 	if real, err := filepath.EvalSymlinks(filepath.Join(s.Root, name)); err == nil {
 		if rel, err := filepath.Rel(s.Root, real); err != nil || !filepath.IsLocal(rel) {
@@ -156,7 +157,7 @@ func (s *Selection) within(name, link string) (string, bool) {
 	return link, filepath.IsLocal(filepath.Join(folder, link))
 }
 
-// requestedRoot is the top of the tree as the user may write it, with links on the way, as far as it can be told.
+// requestedRoot returns the top of the tree as the user may write it, with links on the way, as far as that can be determined.
 func (s *Selection) requestedRoot() string {
 	if s.Dir == "." {
 		return s.request.WorkDir
@@ -195,27 +196,27 @@ func (s *Selection) add(m member, size int64) error {
 
 func (s *Selection) maxBytes() int64 { return int64(s.request.MaxMB) << 20 }
 
-// tooLarge is the error of a copy that would be too large, which names what is largest so far.
+// tooLarge returns the error for a copy that would be too large. It names what is largest so far.
 func (s *Selection) tooLarge(limit, key string, order func(a, b *weight) int, show func(*weight) string) error {
 	names := slices.Sorted(maps.Keys(s.inFolder))
 	largest := slices.MaxFunc(names, func(a, b string) int { return order(s.inFolder[a], s.inFolder[b]) })
-	advice := "leave out what is no code with code.exclude"
+	advice := "leave out what is not code with code.exclude"
 	if s.request.Snapshot == Copy {
 		advice += fmt.Sprintf(", take only what git tracks with code.snapshot = %q", Git)
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("code.snapshot = %q would copy more than %s from %s, and %s is the limit (the most so far: %s in %s)",
+		Message: fmt.Sprintf("code.snapshot = %q would copy more than %s from %s, but %s is the limit (the most so far: %s in %s)",
 			s.request.Snapshot, limit, s.Root, key, show(s.inFolder[largest]), shown(largest)),
 		Hint: advice + ", or raise " + key,
 	}
 }
 
-// unreadable is the error of what cannot be looked at.
+// unreadable returns the error for what cannot be read.
 func (s *Selection) unreadable(err error) error {
 	return &usage.Error{Message: fmt.Sprintf("copy the code: %v", err), Hint: "leave it out with code.exclude"}
 }
 
-// isFolder reports whether a path of the tree is a folder, and so is each on the way: nothing is behind a link.
+// isFolder reports whether a path of the tree is a directory, and each element on the way too, so that no link is followed.
 func (s *Selection) isFolder(name string) bool {
 	if is, known := s.folders[name]; known {
 		return is

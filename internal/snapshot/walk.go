@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// What is never copied with a folder, as it is no code, by name.
+// Names in a directory that are never copied, because they are not code.
 var (
 	versionControl = []string{".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"}
 	caches         = []string{
@@ -26,15 +26,15 @@ var (
 	}
 )
 
-// environments are files and folders that tell what the folder is which they are in.
+// environments are files and directories that show the kind of directory that contains them.
 var environments = map[string]string{
 	"pyvenv.cfg": "a virtual environment", "conda-meta": "a conda environment", "CACHEDIR.TAG": "a cache",
 }
 
-// listedAtOnce is how many names of a folder are read at once.
+// listedAtOnce is how many names of a directory are read at once.
 const listedAtOnce = 1024
 
-// walk looks at all that is below a folder of the tree, and gives it to visit, which tells whether to look into a folder.
+// walk calls visit for everything below a directory of the tree. visit says whether to descend into a directory.
 func (s *Selection) walk(ctx context.Context, folder string, visit func(name string, info fs.FileInfo) (into bool, err error)) error {
 	below, err := s.look(ctx, folder, visit)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Selection) walk(ctx context.Context, folder string, visit func(name str
 	return nil
 }
 
-// look gives all that is in one folder to visit, and returns the folders to look into.
+// look calls visit for everything in one directory, and returns the directories to descend into.
 func (s *Selection) look(ctx context.Context, folder string, visit func(string, fs.FileInfo) (bool, error)) (below []string, err error) {
 	f, err := os.OpenFile(filepath.Join(s.Root, folder), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Selection) look(ctx context.Context, folder string, visit func(string, 
 			name := path.Join(folder, entry.Name())
 			info, err := os.Lstat(filepath.Join(s.Root, name))
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // it is gone since
+				continue // it has disappeared
 			}
 			if err != nil {
 				return nil, s.unreadable(err)
@@ -90,7 +90,7 @@ func (s *Selection) look(ctx context.Context, folder string, visit func(string, 
 	}
 }
 
-// tooMany is the error of a tree that has far more files than a copy may have.
+// tooMany returns the error for a tree that has far more files than a copy may have.
 func (s *Selection) tooMany(folder string) error {
 	what := fmt.Sprintf("code.snapshot = %q looks", Copy)
 	hint := "leave folders out with code.exclude, or raise code.max_files"
@@ -104,7 +104,7 @@ func (s *Selection) tooMany(folder string) error {
 	}
 }
 
-// takeAll takes whatever it is given but what is no code.
+// takeAll selects everything except what is not code.
 func (s *Selection) takeAll(name string, info fs.FileInfo) (into bool, err error) {
 	if why := s.noCode(name, info); why != "" {
 		s.omit(name, why)
@@ -116,7 +116,7 @@ func (s *Selection) takeAll(name string, info fs.FileInfo) (into bool, err error
 	return true, s.add(member{path: name, mode: info.Mode()}, 0)
 }
 
-// takeNamed takes what code.include names. tracked is what git lists.
+// takeNamed selects what code.include names. tracked holds what git lists.
 func (s *Selection) takeNamed(tracked map[string]bool) func(name string, info fs.FileInfo) (bool, error) {
 	return func(name string, info fs.FileInfo) (into bool, err error) {
 		switch {
@@ -129,7 +129,7 @@ func (s *Selection) takeNamed(tracked map[string]bool) func(name string, info fs
 	}
 }
 
-// noCode says why something is left out; "": it is not.
+// noCode says why something is left out, and returns "" for code.
 func (s *Selection) noCode(name string, info fs.FileInfo) string {
 	base := path.Base(name)
 	switch {

@@ -122,7 +122,7 @@ func TestWriteStops(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	r.must(os.Truncate(r.path("b.py"), 2<<20))
-	if _, err := s.Write(t.Context(), t.TempDir(), testNames); err == nil || !strings.Contains(err.Error(), "grown above code.max_mb") {
+	if _, err := s.Write(t.Context(), t.TempDir(), testNames); err == nil || !strings.Contains(err.Error(), "grew beyond code.max_mb") {
 		t.Errorf("a file that grew: %v", err)
 	}
 	r.must(os.Remove(r.path("b.py")))
