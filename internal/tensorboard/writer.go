@@ -14,11 +14,11 @@ import (
 	"ddpbatch/internal/crc32c"
 )
 
-// Writer adds events to one file. It is used by one goroutine at a time.
+// Writer appends events to one file. It must be used by one goroutine at a time.
 type Writer struct{ file *os.File }
 
-// Create makes a new file in dir, which is made, too. TensorBoard shows the files of a folder as one run, so that an attempt that
-// goes on adds its own. Its name has the time and the host, as TensorBoard's own do.
+// Create creates a new file in dir, which it creates if needed. TensorBoard shows the files of a directory as one run, so that a later
+// attempt adds its own file. The file's name has the time and the host, as TensorBoard's own files do.
 func Create(dir string, at time.Time, host string) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of TensorBoard events: %w", err)
@@ -42,12 +42,12 @@ func Create(dir string, at time.Time, host string) (*Writer, error) {
 	return w, nil
 }
 
-// Scalars adds the numbers of a step. A name like "loss/train" is shown in the group "loss".
+// Scalars adds the numbers of a step. TensorBoard shows a name like "loss/train" in the group "loss".
 func (w *Writer) Scalars(step int64, at time.Time, values map[string]float64) error {
 	return w.write(scalarsEvent(step, at, values))
 }
 
-// write adds one record in one Write, so that who reads meanwhile sees whole ones.
+// write adds one record in one Write, so that concurrent readers see whole records.
 func (w *Writer) write(event []byte) error {
 	if _, err := w.file.Write(record(event)); err != nil {
 		return fmt.Errorf("write TensorBoard events: %w", err)
@@ -58,7 +58,7 @@ func (w *Writer) write(event []byte) error {
 // Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }
 
-// Protobuf's wire types, and with them the keys of the fields that are written: number<<3 | type.
+// Protobuf's wire types, and the keys of the fields that are written: number<<3 | type.
 const (
 	varint = 0
 	fixed8 = 1
@@ -74,12 +74,12 @@ const (
 	valueSimple      = 2<<3 | fixed4
 )
 
-// versionEvent is the first of every file.
+// versionEvent returns the first event of every file.
 func versionEvent(at time.Time) []byte {
 	return appendText(appendTime(nil, at), eventFileVersion, "brain.Event:2")
 }
 
-// scalarsEvent holds numbers of one step, sorted by name.
+// scalarsEvent returns an event with the numbers of one step, sorted by name.
 func scalarsEvent(step int64, at time.Time, values map[string]float64) []byte {
 	var summary []byte
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -110,7 +110,7 @@ func record(data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(r, masked(data))
 }
 
-// masked is the checksum of data, rotated and shifted: one of bytes that hold a checksum themselves would be a weak one.
+// masked returns the checksum of data, rotated and offset, because a checksum of bytes that contain a checksum is weak.
 func masked(data []byte) uint32 {
 	sum := crc32c.Checksum(data)
 	return (sum>>15 | sum<<17) + 0xa282ead8
