@@ -1,2 +1,2 @@
-// Package text writes what several packages say to a person in the same way.
+// Package text formats text for people in the same way for all packages.
 package text

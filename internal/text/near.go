@@ -1,7 +1,7 @@
 package text
 
-// Nearest returns the name that takes the fewest edits to get from the given one, the first of
-// several; empty where none is near enough to be meant.
+// Nearest returns the name that differs from the given one by the fewest edits, the first of several. It returns "" if none is similar
+// enough.
 func Nearest(name string, names []string) string {
 	best, limit := "", max(2, len(name)/3)+1
 	for _, candidate := range names {
@@ -12,14 +12,14 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance of two names, in bytes: the fewest insertions, removals and
-// replacements that make one the other.
+// distance returns the Levenshtein distance of two names in bytes: the least number of insertions, removals and replacements that turn one
+// into the other.
 func distance(a, b string) int {
-	const tooLong = 64 // no name is that long
+	const tooLong = 64 // longer than any name
 	if len(a) > tooLong || len(b) > tooLong {
 		return max(len(a), len(b))
 	}
-	row := make([]int, len(b)+1) // from the first i bytes of a to the first j of b
+	row := make([]int, len(b)+1) // edits from the first i bytes of a to the first j of b
 	for j := range row {
 		row[j] = j
 	}

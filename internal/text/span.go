@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Span is a length of time for a column of a table, in its two largest units, rounded down: "8s", "12m40s", "3h05m", "2d04h". One below
-// zero is "0s".
+// Span formats a duration for a column of a table, in its two largest units, rounded down: "8s", "12m40s", "3h05m", "2d04h". A negative one
+// is "0s".
 func Span(d time.Duration) string {
 	seconds := max(0, int64(d/time.Second))
 	switch minutes, hours, days := seconds/60, seconds/3600, seconds/86400; {
@@ -22,18 +22,18 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%ds", seconds)
 }
 
-// ParseAge reads an age as a person writes it: days, "30d", or a duration of Go's, "12h" or "90m". It is never below zero.
+// ParseAge parses an age: days, "30d", or a duration of Go, "12h" or "90m". The result is never negative.
 func ParseAge(words string) (time.Duration, error) {
 	if days, isDays := strings.CutSuffix(words, "d"); isDays {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
-			return 0, fmt.Errorf("%s is no number of days", Quoted(words, 40))
+			return 0, fmt.Errorf("%s is not a number of days", Quoted(words, 40))
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	d, err := time.ParseDuration(words)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%s is no time such as 30d, 12h or 90m", Quoted(words, 40))
+		return 0, fmt.Errorf("%s is not a time such as 30d, 12h or 90m", Quoted(words, 40))
 	}
 	return d, nil
 }

@@ -8,15 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Table prints rows aligned and coloured under a heading on a terminal, and as tab-separated
-// values without a heading into a pipe.
+// Table prints rows. On a terminal they are aligned and colored under a heading, and otherwise tab-separated without a heading.
 type Table struct {
 	w                 io.Writer
 	terminal, colours bool
-	rows              [][]string // on a terminal: all of them, the heading first
+	rows              [][]string // on a terminal: all rows, the heading first
 }
 
-// NewTable begins a table. colours are for a terminal alone.
+// NewTable returns a new table. colours has an effect only on a terminal.
 func NewTable(w io.Writer, terminal, colours bool, heading ...string) *Table {
 	t := &Table{w: w, terminal: terminal, colours: colours}
 	if terminal {
@@ -29,7 +28,7 @@ func NewTable(w io.Writer, terminal, colours bool, heading ...string) *Table {
 func (t *Table) Row(cells ...string) {
 	cleaned := make([]string, len(cells))
 	for i, c := range cells {
-		cleaned[i] = Clean(c) // a cell is one line that does nothing to a terminal, whatever Slurm or a file said
+		cleaned[i] = Clean(c) // one line that does not affect a terminal, whatever Slurm or a file returned
 	}
 	if t.terminal {
 		t.rows = append(t.rows, cleaned)
@@ -38,7 +37,7 @@ func (t *Table) Row(cells ...string) {
 	fmt.Fprintln(t.w, strings.Join(cleaned, "\t"))
 }
 
-// Flush prints what had to wait for the width of its columns.
+// Flush prints the rows that had to wait for the width of the columns.
 func (t *Table) Flush() error {
 	if !t.terminal {
 		return nil
@@ -67,7 +66,7 @@ func (t *Table) Flush() error {
 	return nil
 }
 
-// paint colours a heading, and the words that say how something stands.
+// paint colors a heading, and words for states.
 func (t *Table) paint(cell string, heading bool) string {
 	code := ""
 	switch {
@@ -89,7 +88,7 @@ func (t *Table) paint(cell string, heading bool) string {
 	return "\x1b[" + code + "m" + cell + "\x1b[0m"
 }
 
-// Size is a number of bytes: in a unit on a terminal, as it is in a pipe.
+// Size formats a number of bytes: with a unit on a terminal, and otherwise as a plain number.
 func (t *Table) Size(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10)
@@ -97,7 +96,7 @@ func (t *Table) Size(n int64) string {
 	return Bytes(uint64(n))
 }
 
-// Bytes is a size in a sentence, where no heading says that it is one.
+// Bytes formats a size within a sentence, where no heading gives the unit.
 func (t *Table) Bytes(n int64) string {
 	if t.terminal {
 		return Bytes(uint64(n))
@@ -105,7 +104,7 @@ func (t *Table) Bytes(n int64) string {
 	return Plural(n, "byte")
 }
 
-// Bytes is a number of bytes for people.
+// Bytes formats a number of bytes for people.
 func Bytes(n uint64) string {
 	if n < 1<<10 {
 		return Plural(int(n), "byte")

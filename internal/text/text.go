@@ -15,7 +15,7 @@ import (
 // Unsafe reports whether a character can control a terminal, or change the direction of the text after it.
 func Unsafe(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// Clean is text from a file as one line that does nothing to a terminal.
+// Clean returns text from a file as one line that does not affect a terminal.
 func Clean(text string) string { return cleanBut(text, "") }
 
 // CleanLines is Clean for text of several lines.
@@ -31,7 +31,7 @@ func cleanBut(text, stay string) string {
 	}, text)
 }
 
-// Cut is a text, or as much of its beginning as fits into so many bytes in whole characters.
+// Cut returns a text, or as much of its beginning as fits into most bytes in whole characters.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -43,10 +43,10 @@ func Cut(text string, most int) string {
 	return text[:end]
 }
 
-// Dir is the folder that a person works in, absolute: paths are read, and written, as seen from there.
+// Dir is the user's working directory, absolute. Paths are read and written relative to it.
 type Dir string
 
-// Abs resolves a path that a person typed.
+// Abs resolves a path that a user typed.
 func (d Dir) Abs(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -54,7 +54,7 @@ func (d Dir) Abs(path string) string {
 	return filepath.Join(string(d), path)
 }
 
-// Short is path as a person standing in the folder would type it.
+// Short returns path as a user in the directory would type it.
 func (d Dir) Short(path string) string {
 	if rel, err := filepath.Rel(string(d), path); err == nil && !strings.HasPrefix(rel, "..") && d != "/" {
 		return rel
@@ -62,7 +62,7 @@ func (d Dir) Short(path string) string {
 	return path
 }
 
-// Named is a path for a sentence: as a person would type it, and quoted where it could do something to a terminal, or hide where it ends.
+// Named returns a path for a sentence: as a user would type it, and quoted if it could affect a terminal, or if its end would not be clear.
 func (d Dir) Named(path string) string {
 	text := d.Short(d.Abs(path))
 	if strings.ContainsFunc(text, Unsafe) {
@@ -71,7 +71,7 @@ func (d Dir) Named(path string) string {
 	return text
 }
 
-// Few names the first of a list, and counts the others.
+// Few names the first elements of a list, and counts the others.
 func Few[T any](list []T, most int) string {
 	var b strings.Builder
 	for i, one := range list[:min(most, len(list))] {
@@ -86,7 +86,7 @@ func Few[T any](list []T, most int) string {
 	return b.String()
 }
 
-// Choice lists words of which one is to be written: "a", "b" or "c". Of no words it is empty.
+// Choice lists words of which one must be chosen: "a", "b" or "c". Without words it returns "".
 func Choice(words []string) string {
 	q := make([]string, len(words))
 	for i, w := range words {
@@ -99,7 +99,7 @@ func Choice(words []string) string {
 	return strings.Join(q[:last], ", ") + " or " + q[last]
 }
 
-// Plural is a number with its noun: 1 node, 2 nodes.
+// Plural returns a number with its noun: 1 node, 2 nodes.
 func Plural[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -107,11 +107,11 @@ func Plural[N int | int64](n N, noun string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + noun + "s"
 }
 
-// Quoted is text from a file in quotation marks, shortened.
+// Quoted returns text from a file in quotation marks, shortened.
 func Quoted(text string, most int) string { return strconv.Quote(Shortened(text, most)) }
 
-// Shortened is text of which an error can hold all: where it is longer than most bytes, only its beginning and its end, which are up
-// to that long together, in whole characters.
+// Shortened returns text for an error message. If it is longer than most bytes, only its beginning and end remain, together at most that
+// long, in whole characters.
 func Shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -124,7 +124,7 @@ func Shortened(text string, most int) string {
 	return fmt.Sprintf("%s ... %s ... %s", head, Plural(start-len(head), "byte"), text[start:])
 }
 
-// SignalName is SIGTERM for 15, and signal 35 where there is no name.
+// SignalName returns SIGTERM for 15, and "signal 35" for a signal without a name.
 func SignalName(s syscall.Signal) string {
 	if name := unix.SignalName(s); name != "" {
 		return name
