@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// dtypes are the element types by the names of PyTorch's storages, and of its types.
+// dtypes maps the names of PyTorch's storages and types to element types.
 var dtypes = map[string]string{
 	"torch.FloatStorage": "float32", "torch.DoubleStorage": "float64", "torch.HalfStorage": "float16", "torch.BFloat16Storage": "bfloat16",
 	"torch.LongStorage": "int64", "torch.IntStorage": "int32", "torch.ShortStorage": "int16", "torch.CharStorage": "int8",
@@ -22,7 +22,7 @@ var dtypes = map[string]string{
 	"torch.uint64": "uint64",
 }
 
-// sizes are those of elements, in bytes.
+// sizes are the sizes of elements in bytes.
 var sizes = map[string]int64{
 	"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
 	"bool": 1, "complex64": 8,
@@ -31,24 +31,24 @@ var sizes = map[string]int64{
 
 const (
 	maxLeaves   = 1 << 20  // tensors and values of a file
-	maxDepth    = 100      // of dicts and lists in each other
+	maxDepth    = 100      // levels of nested dicts and lists
 	maxText     = 64 << 20 // bytes of all paths and values
-	maxBits     = 1 << 16  // of a whole number
-	maxKey      = 1 << 10  // bytes of a key that is several values, after which no more of them are written
-	maxKeyDepth = 2        // of such keys in each other
+	maxBits     = 1 << 16  // of an integer
+	maxKey      = 1 << 10  // bytes of a key that consists of several values, after which the rest is left out
+	maxKeyDepth = 2        // levels of such keys
 )
 
-// walker flattens what a pickle has made. Numbers with a fraction become tensors of one element, so that a tolerance counts for them.
+// walker flattens the value of a pickle. Floats become tensors of one element, so that a tolerance applies to them.
 type walker struct {
 	f      *File
 	leaves int
 	bytes  int // of the paths and values so far
 }
 
-// walk adds v and all that is in it; path leads there.
+// walk adds v and everything in it. path is the path of v.
 func (w *walker) walk(path string, v any, depth int) error {
 	if depth > maxDepth {
-		return errors.New("the file's values lie too deep in each other")
+		return errors.New("the file's values are nested too deeply")
 	}
 	switch v := v.(type) {
 	case *mapping:
@@ -75,7 +75,7 @@ func (w *walker) walk(path string, v any, depth int) error {
 	return w.value(path, v)
 }
 
-// empty keeps a container without anything in it, which one file may have and the other not.
+// empty records an empty container, which one file may have and the other not.
 func (w *walker) empty(path string, n int, text string) error {
 	if n > 0 {
 		return w.count(0)
@@ -83,7 +83,7 @@ func (w *walker) empty(path string, n int, text string) error {
 	return w.set(path, json.RawMessage(text))
 }
 
-// object adds a tensor, a dict by another name, or what a class that is not known was made of.
+// object adds a tensor, a dict of another type, or the arguments of an unknown class.
 func (w *walker) object(path string, o *object, depth int) error {
 	args, _ := o.args.(*sequence)
 	if args == nil {
@@ -158,7 +158,7 @@ func (w *walker) add(t Tensor) error {
 
 var errTooMuchText = fmt.Errorf("the file's texts take more than %d MiB", maxText>>20)
 
-// count bounds the work, and the memory, in bytes of text: a pickle may hold one value in many places.
+// count limits the work and the memory by the number of bytes of text, because a pickle may hold one value in many places.
 func (w *walker) count(text int) error {
 	w.bytes += text
 	if w.leaves++; w.leaves > maxLeaves {
@@ -177,7 +177,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// keyText is a key of a dict, in a path.
+// keyText formats a key of a dict, for a path.
 func keyText(key any, depth int) string {
 	switch key := key.(type) {
 	case string:
@@ -208,7 +208,8 @@ func keyText(key any, depth int) string {
 	return fmt.Sprintf("%T", key)
 }
 
-// tensor is what the arguments of _rebuild_tensor_v2 and its kin say: storage, offset, size, stride, and of v3 the type as the seventh.
+// tensor interprets the arguments of _rebuild_tensor_v2 and similar functions: storage, offset, size, stride and, in v3, the type as the
+// seventh.
 func (f *File) tensor(name string, args []any) (Tensor, error) {
 	if len(args) < 4 {
 		return Tensor{}, errors.New("it lacks its storage, size or stride")
@@ -229,7 +230,7 @@ func (f *File) tensor(name string, args []any) (Tensor, error) {
 		dtype = dtypes[string(named)]
 	}
 	if dtype == "" {
-		return Tensor{}, fmt.Errorf("its type is not known here (%q)", class)
+		return Tensor{}, fmt.Errorf("its type is not supported (%q)", class)
 	}
 	offset, err := dimension(args[1])
 	if err != nil {
@@ -249,7 +250,7 @@ func (f *File) tensor(name string, args []any) (Tensor, error) {
 func dimensions(v any) (list []int64, err error) {
 	s, ok := v.(*sequence)
 	if !ok {
-		return nil, errors.New("its shape is none")
+		return nil, errors.New("its shape is invalid")
 	}
 	for _, item := range s.items {
 		n, err := dimension(item)
@@ -264,7 +265,7 @@ func dimensions(v any) (list []int64, err error) {
 func dimension(v any) (int64, error) {
 	n, ok := v.(*big.Int)
 	if !ok || !n.IsInt64() || n.Sign() < 0 || n.Int64() > maxElements {
-		return 0, errors.New("its shape is none")
+		return 0, errors.New("its shape is invalid")
 	}
 	return n.Int64(), nil
 }

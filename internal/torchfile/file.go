@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	maxPickle   = 64 << 20 // of data.pkl, which has no tensors' bytes
+	maxPickle   = 64 << 20 // of data.pkl, which does not hold the tensors' bytes
 	maxElements = 1 << 48  // of a tensor
-	maxGathered = 1 << 30  // bytes of a storage that are held in memory for a tensor whose elements do not lie in order
+	maxGathered = 1 << 30  // bytes of a storage held in memory for a tensor whose elements are not stored in order
 )
 
-// ErrNotTorch is that of a file that torch.save has not written, or in the form of PyTorch before 1.6.
-var ErrNotTorch = errors.New("it is no file of torch.save")
+// ErrNotTorch means that torch.save has not written the file, or has written it in the format of PyTorch before 1.6.
+var ErrNotTorch = errors.New("not a file of torch.save")
 
-// File is an open file. It is for one goroutine.
+// File is an open file. Only one goroutine may use it at a time.
 type File struct {
 	file    *os.File
-	info    os.FileInfo // when it was opened
+	info    os.FileInfo // as it was when the file was opened
 	members map[string]*zip.File
 	tensors []Tensor
 	values  map[string]json.RawMessage
-	held    int64 // where the storage lies that is held for a tensor whose elements are not in order
+	held    int64 // position of the storage that is held for a tensor whose elements are not in order
 	storage []byte
 }
 
-// Tensor is one tensor of a file, or a number with a fraction, which is one of a single element.
+// Tensor is one tensor of a file, or a float, as a tensor of a single element.
 type Tensor struct {
 	Name  string // the path: "model.fc.weight", "optimizer.state.0.exp_avg"
 	DType string
-	Bytes int64 // of all elements, in order
+	Bytes int64 // of all elements
 
 	shape, stride []int64
-	value         []byte // of a number
-	at            int64  // of its first element in the file
+	value         []byte // of a float
+	at            int64  // position of its first element in the file
 	span          int64  // bytes from its first element to the end of its last
-	inOrder       bool   // the elements lie in the file as they are counted
+	inOrder       bool   // the elements are stored in their order
 }
 
-// Shape are its dimensions.
+// Shape returns the tensor's dimensions.
 func (t Tensor) Shape() []int {
 	shape := make([]int, len(t.shape))
 	for i, n := range t.shape {
@@ -54,7 +54,7 @@ func (t Tensor) Shape() []int {
 	return shape
 }
 
-// Open opens a file; one of another kind is an error that matches ErrNotTorch.
+// Open opens a file. For a file of another kind the error is ErrNotTorch.
 func Open(path string) (*File, error) {
 	file, info, err := vfs.OpenRegular(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// read finds the members, and what the pickle says of them.
+// read finds the members of the archive, and reads the pickle.
 func (f *File) read() error {
 	archive, err := zip.NewReader(f.file, f.info.Size())
 	if err != nil {
@@ -90,7 +90,7 @@ func (f *File) read() error {
 	}
 	if order := f.members["byteorder"]; order != nil {
 		if text, err := contents(order, 16); err != nil || strings.TrimSpace(string(text)) != "little" {
-			return errors.New("it is of a machine with another byte order")
+			return errors.New("it was written on a machine with another byte order")
 		}
 	}
 	data, err := contents(pickle, maxPickle)
@@ -104,7 +104,7 @@ func (f *File) read() error {
 	return (&walker{f: f}).walk("", value, 0)
 }
 
-// contents are a small member's.
+// contents returns the contents of a small member.
 func contents(member *zip.File, most int64) ([]byte, error) {
 	r, err := member.Open()
 	if err != nil {
@@ -118,7 +118,7 @@ func contents(member *zip.File, most int64) ([]byte, error) {
 	return data, err
 }
 
-// place finds a tensor's bytes: those of the member data/KEY from the element at offset on.
+// place finds a tensor's bytes: those of the member data/KEY, starting with the element at offset.
 func (f *File) place(t Tensor, key string, offset int64) (Tensor, error) {
 	size := sizes[t.DType]
 	count, last := int64(1), int64(0)
@@ -127,7 +127,7 @@ func (f *File) place(t Tensor, key string, offset int64) (Tensor, error) {
 		n, stride := t.shape[i], t.stride[i]
 		t.inOrder = t.inOrder && (n <= 1 || stride == count)
 		if n > 0 && count > maxElements/n || n > 1 && stride > (maxElements-last)/(n-1) {
-			return t, errors.New("it is larger than any tensor")
+			return t, errors.New("it is too large")
 		}
 		count *= n
 		last += max(0, n-1) * stride
@@ -149,22 +149,22 @@ func (f *File) place(t Tensor, key string, offset int64) (Tensor, error) {
 		return t, err
 	}
 	if have := int64(member.UncompressedSize64); have < 0 || t.span > have || offset > (have-t.span)/size || start > f.info.Size()-have {
-		return t, errors.New("its elements lie outside of its storage")
+		return t, errors.New("its elements are outside of its storage")
 	}
 	if !t.inOrder && t.span > maxGathered {
-		return t, errors.New("its elements are not in order, and too many")
+		return t, errors.New("its elements are not stored in order, and its storage is too large")
 	}
 	t.at = start + offset*size
 	return t, nil
 }
 
-// Tensors are all of them, in the order of the file.
+// Tensors returns all tensors, in the order of the file.
 func (f *File) Tensors() []Tensor { return f.tensors }
 
-// Values are what else there is, as JSON, by their paths.
+// Values returns all other values, as JSON, by their paths.
 func (f *File) Values() map[string]json.RawMessage { return f.values }
 
-// Read fills dst with a tensor's bytes from start on, as if its elements lay in order.
+// Read fills dst with a tensor's bytes from start on, as if its elements were stored in order.
 func (f *File) Read(t Tensor, start int64, dst []byte) error {
 	switch {
 	case t.value != nil:
@@ -189,7 +189,7 @@ func (f *File) Read(t Tensor, start int64, dst []byte) error {
 	return nil
 }
 
-// element is where the element lies that is the nth as they are counted, from the first one on.
+// element returns the position of the nth element, relative to the first one.
 func (t Tensor) element(nth int64) (at int64) {
 	for i := len(t.shape) - 1; i >= 0; i-- {
 		at += nth % t.shape[i] * t.stride[i]
@@ -198,7 +198,7 @@ func (t Tensor) element(nth int64) (at int64) {
 	return at
 }
 
-// unexpected is the error of a file that has become shorter.
+// unexpected returns the error for a file that has become shorter.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -206,11 +206,11 @@ func unexpected(err error) error {
 	return err
 }
 
-// Unchanged is nil where nobody has written to the file since it was opened.
+// Unchanged returns an error if the file was written to since it was opened.
 func (f *File) Unchanged() error {
 	info, err := f.file.Stat()
 	if err == nil && (info.Size() != f.info.Size() || !info.ModTime().Equal(f.info.ModTime())) {
-		err = fmt.Errorf("%s was written to while it was read", f.file.Name())
+		err = fmt.Errorf("%s changed while it was being read", f.file.Name())
 	}
 	return err
 }

@@ -146,13 +146,13 @@ func TestBadFiles(t *testing.T) {
 		says    string
 	}{
 		"no pickle":          {map[string]string{"data": "x"}, "no data.pkl"},
-		"empty":              {map[string]string{"data.pkl": ""}, "ends in its middle"},
-		"a length that lies": {map[string]string{"data.pkl": "\x80\x02X\xff\xff\xff\x7fabc."}, "ends in its middle"},
+		"empty":              {map[string]string{"data.pkl": ""}, "the pickle is incomplete"},
+		"a length that lies": {map[string]string{"data.pkl": "\x80\x02X\xff\xff\xff\x7fabc."}, "the pickle is incomplete"},
 		"an unknown opcode":  {map[string]string{"data.pkl": "\x80\x02\xff."}, "opcode 0xff"},
-		"an empty stack":     {map[string]string{"data.pkl": "\x80\x02."}, "than there is"},
-		"no mark":            {map[string]string{"data.pkl": "\x80\x02Nt."}, "misses a mark"},
-		"a list in itself":   {map[string]string{"data.pkl": "\x80\x02]q\x00h\x00a."}, "too deep"},
-		"deep":               {map[string]string{"data.pkl": deep}, "too deep"},
+		"an empty stack":     {map[string]string{"data.pkl": "\x80\x02."}, "from an empty stack"},
+		"no mark":            {map[string]string{"data.pkl": "\x80\x02Nt."}, "lacks a mark"},
+		"a list in itself":   {map[string]string{"data.pkl": "\x80\x02]q\x00h\x00a."}, "too deeply"},
+		"deep":               {map[string]string{"data.pkl": deep}, "too deeply"},
 		"a list of lists":    {map[string]string{"data.pkl": doubled}, "more than"},
 		"no member":          {map[string]string{"data.pkl": pickled("1", two)}, "has no data"},
 		"a short member":     {map[string]string{"data.pkl": pickled("0", two), "data/0": "1234567"}, "outside of its storage"},
@@ -161,9 +161,9 @@ func TestBadFiles(t *testing.T) {
 		"a stride beyond it": {map[string]string{"data.pkl": pickled("0", "K\x00K\x02\x85K\x02\x85"), "data/0": "12345678"},
 			"outside of its storage"},
 		"more than can be": {map[string]string{"data.pkl": pickled("0", "K\x00J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86K\x01K\x01\x86"),
-			"data/0": "12345678"}, "larger than any"},
+			"data/0": "12345678"}, "it is too large"},
 		"a negative dimension": {map[string]string{"data.pkl": pickled("0", "K\x00J\xff\xff\xff\xff\x85K\x01\x85"), "data/0": "12345678"},
-			"shape is none"},
+			"shape is invalid"},
 		"another byte order": {map[string]string{"data.pkl": pickled("0", two), "data/0": "12345678", "byteorder": "big"}, "byte order"},
 	} {
 		f, err := Open(archive(t, tc.members))

@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// What a pickle makes, beside nil, bool, float64, string, *big.Int and []byte.
+// What a pickle produces, beside nil, bool, float64, string, *big.Int and []byte.
 type (
 	mapping  struct{ keys, values []any }     // a dict
 	sequence struct{ items []any }            // a list, a tuple or a set
-	global   string                           // module.name of a class or a function
-	object   struct{ class, args, state any } // what a call of class with args is, and what it was given afterwards
+	global   string                           // module.name of a class or function
+	object   struct{ class, args, state any } // a call of class with args, and the state given to the result
 	persist  struct{ id any }                 // a storage
 	mark     struct{}
 )
 
-// machine runs a pickle (Lib/pickletools.py has the opcodes). It takes no more memory than a small multiple of the pickle.
+// machine executes a pickle (Lib/pickletools.py lists the opcodes). Its memory is limited to a small multiple of the pickle's size.
 type machine struct {
 	in    []byte
 	stack []any
 	memo  map[uint64]any
 }
 
-var errShort = errors.New("the pickle ends in its middle")
+var errShort = errors.New("the pickle is incomplete")
 
-// unpickle returns the value that a pickle makes.
+// unpickle returns the value that a pickle produces.
 func unpickle(data []byte) (any, error) {
 	m := machine{in: data, memo: map[uint64]any{}}
 	for {
@@ -46,7 +46,7 @@ func unpickle(data []byte) (any, error) {
 	}
 }
 
-// sized are the opcodes that have a length of so many bytes, little endian, before their text or bytes.
+// sized maps opcodes that are followed by a text or bytes to the number of bytes, little endian, of its length.
 var sized = map[byte]int{
 	'X': 4, 0x8c: 1, 0x8d: 8, // unicode
 	'U': 1, 'T': 4, // a string of Python 2
@@ -54,7 +54,7 @@ var sized = map[byte]int{
 	0x8a: 1, 0x8b: 4, // an integer
 }
 
-// step does what one opcode says.
+// step executes one opcode.
 func (m *machine) step(op byte) error {
 	if n, ok := sized[op]; ok {
 		return m.text(op, n)
@@ -107,7 +107,7 @@ func (m *machine) step(op byte) error {
 	return nil
 }
 
-// combine does the opcodes that make something of what is on the stack.
+// combine executes the opcodes that combine values on the stack.
 func (m *machine) combine(op byte) error {
 	switch op {
 	case 't', 0x91: // a tuple, a frozen set
@@ -141,14 +141,14 @@ func (m *machine) combine(op byte) error {
 	case 'b':
 		return m.build()
 	}
-	return fmt.Errorf("the pickle has the opcode %#x, which is not known here", op)
+	return fmt.Errorf("the pickle has the unsupported opcode %#x", op)
 }
 
 func (m *machine) push(v any) { m.stack = append(m.stack, v) }
 
 func (m *machine) pop() (any, error) {
 	if len(m.stack) == 0 {
-		return nil, errors.New("the pickle takes more from its stack than there is")
+		return nil, errors.New("the pickle pops from an empty stack")
 	}
 	top := m.stack[len(m.stack)-1]
 	m.stack = m.stack[:len(m.stack)-1]
@@ -158,7 +158,7 @@ func (m *machine) pop() (any, error) {
 // several pops n values.
 func (m *machine) several(n int) ([]any, error) {
 	if len(m.stack) < n {
-		return nil, errors.New("the pickle takes more from its stack than there is")
+		return nil, errors.New("the pickle pops more values than its stack has")
 	}
 	at := len(m.stack) - n
 	items := slices.Clone(m.stack[at:])
@@ -166,7 +166,7 @@ func (m *machine) several(n int) ([]any, error) {
 	return items, nil
 }
 
-// marked pops all down to the newest mark.
+// marked pops everything down to the newest mark.
 func (m *machine) marked() ([]any, error) {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if m.stack[i] == any(mark{}) {
@@ -175,7 +175,7 @@ func (m *machine) marked() ([]any, error) {
 			return items, nil
 		}
 	}
-	return nil, errors.New("the pickle misses a mark on its stack")
+	return nil, errors.New("the pickle's stack lacks a mark")
 }
 
 // take reads n bytes of the pickle.
@@ -226,7 +226,7 @@ func (m *machine) integer(n int) error {
 	return err
 }
 
-// signed is a number in two's complement, little endian.
+// signed decodes a number in two's complement, little endian.
 func signed(b []byte) *big.Int {
 	reversed := slices.Clone(b)
 	slices.Reverse(reversed)
@@ -239,7 +239,7 @@ func signed(b []byte) *big.Int {
 
 func (m *machine) remember(op byte) error {
 	if len(m.stack) == 0 {
-		return errors.New("the pickle remembers what is not there")
+		return errors.New("the pickle stores a value from an empty stack")
 	}
 	at := uint64(len(m.memo))
 	if op != 0x94 {
@@ -259,7 +259,7 @@ func (m *machine) recall(op byte) error {
 	}
 	v, found := m.memo[at]
 	if !found {
-		return errors.New("the pickle recalls what it has not remembered")
+		return errors.New("the pickle loads a value that it has not stored")
 	}
 	m.push(v)
 	return nil
@@ -274,7 +274,7 @@ func (m *machine) global(op byte) error {
 		module, isText := parts[0].(string)
 		name, both := parts[1].(string)
 		if !isText || !both {
-			return errors.New("the pickle names a class by what is no text")
+			return errors.New("the pickle names a class by a value that is not text")
 		}
 		m.push(global(module + "." + name))
 		return nil
@@ -289,7 +289,7 @@ func (m *machine) global(op byte) error {
 	return nil
 }
 
-// target is what the items before it on the stack go into.
+// target returns the value on the stack that the items above it are added to.
 func (m *machine) target(op byte, one int) (items []any, top any, err error) {
 	if op == 'a' || op == 's' {
 		items, err = m.several(one)
@@ -297,7 +297,7 @@ func (m *machine) target(op byte, one int) (items []any, top any, err error) {
 		items, err = m.marked()
 	}
 	if err == nil && len(m.stack) == 0 {
-		err = errors.New("the pickle adds to what is not there")
+		err = errors.New("the pickle adds items to a missing value")
 	}
 	if err != nil {
 		return nil, nil, err
@@ -314,7 +314,7 @@ func (m *machine) appendItems(op byte) error {
 		to.state = &sequence{[]any{to.state, &sequence{items}}}
 	default:
 		if err == nil {
-			err = errors.New("the pickle appends to what is no list")
+			err = errors.New("the pickle appends to a value that is not a list")
 		}
 	}
 	return err
@@ -336,7 +336,7 @@ func (m *machine) setItems(op byte) error {
 		}
 	}
 	if !ok {
-		return errors.New("the pickle sets keys of what is no dict")
+		return errors.New("the pickle sets keys of a value that is not a dict")
 	}
 	for i := 0; i < len(items); i += 2 {
 		to.keys, to.values = append(to.keys, items[i]), append(to.values, items[i+1])
@@ -344,22 +344,22 @@ func (m *machine) setItems(op byte) error {
 	return nil
 }
 
-// build gives an object its state. That of a dict with attributes of its own (a model's state has _metadata) stays beside its items.
+// build gives an object its state. The state of a dict with its own attributes (a model's state has _metadata) is stored beside its items.
 func (m *machine) build() error {
 	state, err := m.pop()
 	if err != nil {
 		return err
 	}
 	if len(m.stack) == 0 {
-		return errors.New("the pickle builds what is not there")
+		return errors.New("the pickle builds an object from an empty stack")
 	}
 	o, ok := m.stack[len(m.stack)-1].(*object)
 	switch {
 	case !ok:
-		return errors.New("the pickle gives a state to what is no object")
+		return errors.New("the pickle gives a state to a value that is not an object")
 	case o.state == nil:
 		o.state = state
-	case o.class == global(orderedDict): // its attributes describe what its items hold
+	case o.class == global(orderedDict): // its attributes describe its items
 	default:
 		o.state = &sequence{[]any{o.state, state}}
 	}
