@@ -1,3 +1,3 @@
-// Package usage is the error of who uses ddpbatch in a way that it does not understand: a command line, a variable, or a job
-// that contradicts where it runs. A command ends with exit code 2 for it.
+// Package usage holds the error for a use of ddpbatch that is not valid: a command line, a variable, or a job that contradicts where it
+// runs. A command exits with code 2 for it.
 package usage

@@ -2,7 +2,7 @@ package usage
 
 import "fmt"
 
-// Error is a use that cannot be understood; Hint says what to type.
+// Error describes an invalid use. Hint says what to do instead.
 type Error struct{ Message, Hint string }
 
 func (e *Error) Error() string {
@@ -12,7 +12,7 @@ func (e *Error) Error() string {
 	return e.Message + "; " + e.Hint
 }
 
-// Errorf is an Error without a hint.
+// Errorf returns an Error without a hint.
 func Errorf(format string, args ...any) error {
 	return &Error{Message: fmt.Sprintf(format, args...)}
 }
