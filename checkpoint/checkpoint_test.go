@@ -201,7 +201,7 @@ func TestPipeInPlaceOfAFileIsDamage(t *testing.T) {
 					t.Errorf("List: %+v, %v", list, err)
 				}
 				err = errOf(tool.Find(t.Context(), 2))
-				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), found[0]+": it is no regular file") {
+				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), found[0]+": not a regular file") {
 					t.Errorf("Find: %v", err)
 				}
 				next, err := Open(d.path, Options{Run: "r", Attempt: 2})

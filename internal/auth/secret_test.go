@@ -295,12 +295,12 @@ func TestKeyFileRefusesWhatOthersMayRead(t *testing.T) {
 			if err := os.Mkdir(p, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "it is no regular file but a folder"},
+		}, "not a regular file but a folder"},
 		"fifo": {func(t *testing.T, p string) {
 			if err := syscall.Mkfifo(p, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "it is no regular file but a pipe"},
+		}, "not a regular file but a pipe"},
 		"empty":     {func(t *testing.T, p string) { write(t, p, "", 0o600) }, "0 characters"},
 		"two lines": {func(t *testing.T, p string) { write(t, p, good+"\n", 0o600) }, "65 characters"},
 		"huge":      {func(t *testing.T, p string) { write(t, p, strings.Repeat("0", 1<<20), 0o600) }, "128 characters"},

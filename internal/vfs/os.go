@@ -15,12 +15,13 @@ var _ FS = OS{}
 func (OS) Create(name string) (File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, err // and no File that is not nil
+		return nil, err // a nil File, not a File with a nil value
 	}
 	return osFile{f}, nil
 }
 
-// CreateMode is OS's Create of a file with a mode of its own, whatever the umask is. Nobody whom that keeps out can open it before.
+// CreateMode creates a file as OS's Create does, with the given mode regardless of the umask. The mode applies from the beginning, so that
+// nobody else can open the file before.
 func CreateMode(name string, mode fs.FileMode) (File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode&0o600)
 	if err != nil {
@@ -43,8 +44,8 @@ func (OS) Open(name string) (File, error) {
 // osFile is an open file of the operating system.
 type osFile struct{ *os.File }
 
-// Preallocate takes the errors by which file systems say that they have no fallocate(2) for none
-// at all. NFS before 4.2 and many parallel file systems do.
+// Preallocate ignores the errors by which file systems report that they do not support fallocate(2), as NFS before 4.2 and many parallel
+// file systems do.
 func (f osFile) Preallocate(size int64) error {
 	if size <= 0 {
 		return nil
@@ -63,17 +64,17 @@ func (OS) Mkdir(name string) error                    { return os.Mkdir(name, 0o
 func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (OS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 
-// Remove is unlink(2); os.Remove would take an empty folder, too.
+// Remove is unlink(2), because os.Remove would also remove an empty directory.
 func (OS) Remove(name string) error {
 	return pathError("remove", name, uninterrupted(func() error { return syscall.Unlink(name) }))
 }
 
-// RemoveDir is rmdir(2); os.Remove would take a file or a link, too.
+// RemoveDir is rmdir(2), because os.Remove would also remove a file or a link.
 func (OS) RemoveDir(name string) error {
 	return pathError("rmdir", name, uninterrupted(func() error { return syscall.Rmdir(name) }))
 }
 
-// uninterrupted makes a call until it is not interrupted, as package os does: network and FUSE file systems answer EINTR.
+// uninterrupted repeats a call that fails with EINTR, as package os does: network and FUSE file systems return it.
 func uninterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, syscall.EINTR) {
@@ -82,9 +83,8 @@ func uninterrupted(call func() error) error {
 	}
 }
 
-// SyncDir opens the folder and syncs it, as fsync(2) asks for after a rename. File systems that
-// cannot sync a folder say EINVAL or ENOTSUP (some FUSE and SMB mounts); there is nothing more to
-// be had from them, so that is no error.
+// SyncDir opens the directory and syncs it, as fsync(2) requires after a rename. File systems that cannot sync a directory return EINVAL or
+// ENOTSUP (some FUSE and SMB mounts). That is not an error here, because they offer nothing better.
 func (OS) SyncDir(name string) error {
 	d, err := os.Open(name)
 	if err != nil {
@@ -93,7 +93,7 @@ func (OS) SyncDir(name string) error {
 	return syncDir(d)
 }
 
-// syncDir closes the folder, too.
+// syncDir also closes the directory.
 func syncDir(d *os.File) error {
 	err := d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
@@ -102,7 +102,7 @@ func syncDir(d *os.File) error {
 	return errors.Join(err, d.Close())
 }
 
-// pathError is what went wrong with a name, if anything did.
+// pathError returns err with an operation and a name, or nil if err is nil.
 func pathError(op, name string, err error) error {
 	if err == nil {
 		return nil

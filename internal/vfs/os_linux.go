@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fallocate keeps the file's length, so that a file cut short still looks short.
+// fallocate keeps the file's length, so that a file that is cut short is recognized as such.
 func fallocate(f *os.File, size int64) error {
 	return control(f, func(fd int) error {
 		return uninterrupted(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, size) })
@@ -31,8 +31,7 @@ func control(f *os.File, do func(fd int) error) error {
 	return inner
 }
 
-// Space is statfs(2). Blocks are counted in fragments there, as statvfs(3) says: FUSE file
-// systems have the two differ.
+// Space uses statfs(2). Blocks are counted in fragments, as statvfs(3) says: on FUSE file systems the two sizes differ.
 func (OS) Space(name string) (Space, error) {
 	var st unix.Statfs_t
 	if err := uninterrupted(func() error { return unix.Statfs(name, &st) }); err != nil {
@@ -46,8 +45,8 @@ func (OS) Space(name string) (Space, error) {
 	return Space{Type: cmp.Or(typeNames[magic], fmt.Sprintf("%#x", magic)), Free: st.Bavail * unit, Total: st.Blocks * unit}, nil
 }
 
-// typeNames are the names of file systems by statfs's magic number: those of statfs(2), and of the file systems of clusters, which have
-// theirs in their own sources.
+// typeNames maps statfs's magic numbers to names of file systems: those in statfs(2), and those of cluster file systems, from their
+// sources.
 var typeNames = map[uint32]string{
 	0x0000ef53: "ext4", // ext2 and ext3 have the same number
 	0x58465342: "xfs",

@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// ErrExposed: another user owns, can change or can replace what this user is about to use.
+// ErrExposed means that another user owns, can change or can replace what this user is about to use.
 var ErrExposed = errors.New("it is open to other users")
 
-// CheckOwner makes sure that a file or folder belongs to this user and that nobody else may write to it; ErrExposed where that is not so.
-// info is what Lstat, or Stat of an open file, says of it. Who can write to the folder that it is in may still replace it as a whole.
+// CheckOwner returns ErrExposed unless a file or directory belongs to this user and nobody else may write to it. info is the result of
+// Lstat, or of Stat of an open file. A user who can write to the directory around it may still replace it.
 func CheckOwner(name string, info fs.FileInfo) error {
 	switch uid := Owner(info); {
 	case uid < 0:
@@ -29,7 +29,7 @@ func CheckOwner(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// Owner is the user id of a file's owner; -1 where it is not known.
+// Owner returns the user ID of a file's owner, or -1 if it is not known.
 func Owner(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)
@@ -37,24 +37,24 @@ func Owner(info fs.FileInfo) int {
 	return -1
 }
 
-// Trusted tells whether the owner of a file or folder is this user or root.
+// Trusted reports whether the owner of a file or directory is this user or root.
 func Trusted(info fs.FileInfo) bool {
 	uid := Owner(info)
 	return uid == 0 || uid == os.Geteuid()
 }
 
-// OthersWrite tells whether others than its owner can write to a file or folder. An ACL that lets them shows in the group's bits, which
-// are its mask (acl(5)).
+// OthersWrite reports whether users other than its owner can write to a file or directory. An ACL that permits it shows in the group's
+// bits, which are its mask (acl(5)).
 func OthersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
 
-// Replaceable tells whether others than its owner can replace what is in a folder. With the sticky bit only their owners remove and rename
-// what is in it.
+// Replaceable reports whether users other than its owner can replace entries of a directory. With the sticky bit only the owners of entries
+// can remove and rename them.
 func Replaceable(info fs.FileInfo) bool {
 	return OthersWrite(info) && info.Mode()&fs.ModeSticky == 0
 }
 
-// PrivateDir makes a folder that only this user can enter, or makes sure that one that is there is such a folder; ErrExposed where it is
-// not. The parent must exist. A file system without owners, such as one in memory, has nothing to check.
+// PrivateDir creates a directory that only this user can enter. If it exists and others can enter it, the error is ErrExposed. The parent
+// must exist. On a file system without owners, such as one in memory, nothing is checked.
 func PrivateDir(fsys FS, name string) error {
 	if p, ok := fsys.(interface{ PrivateDir(name string) error }); ok {
 		return p.PrivateDir(name)
@@ -65,7 +65,7 @@ func PrivateDir(fsys FS, name string) error {
 	return nil
 }
 
-// PrivateDir does not follow a link that somebody may have put there.
+// PrivateDir does not follow a link, which another user may have put there.
 func (OS) PrivateDir(name string) error {
 	if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -77,12 +77,12 @@ func (OS) PrivateDir(name string) error {
 	return checkPrivate(name, info)
 }
 
-// checkPrivate returns ErrExposed unless info is that of a folder which only this user can enter.
+// checkPrivate returns ErrExposed unless info is that of a directory that only this user can enter.
 func checkPrivate(name string, info fs.FileInfo) error {
 	why := ""
 	switch {
 	case !info.IsDir():
-		why = "is no folder, or a link to one"
+		why = "is not a folder, or is a link to one"
 	case Owner(info) != os.Geteuid():
 		why = "belongs to another user"
 	case info.Mode().Perm()&0o077 != 0:
@@ -90,12 +90,12 @@ func checkPrivate(name string, info fs.FileInfo) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s: %w: it %s; remove it if it may go, or use a parent folder of your own", name, ErrExposed, why)
+	return fmt.Errorf("%s: %w: it %s; remove it if it is not needed, or use a parent folder of your own", name, ErrExposed, why)
 }
 
-// OpenFolder opens a folder, so that what is in it can be reached whatever becomes of its path. It returns ErrExposed unless the folder
-// belongs to this user and nobody else can write to it. It follows links of this user and of root. Another user who can write to a folder
-// above can put another of this user's folders in the place of this one, and none of their own.
+// OpenFolder opens a directory, so that its contents can be reached even if its path changes. It returns ErrExposed unless the directory
+// belongs to this user and nobody else can write to it. It follows links of this user and of root. Another user who can write to a
+// directory above can replace this one by another directory of this user, but not by one of their own.
 func OpenFolder(path string) (*os.Root, error) {
 	steps, err := walkPath(path)
 	if err := cmp.Or(checkLinks(steps), err); err != nil {
@@ -112,7 +112,7 @@ func OpenFolder(path string) (*os.Root, error) {
 	return in, nil
 }
 
-// openFolder opens a folder and returns its FileInfo. If the last part of the path is a link or a pipe, it fails at once.
+// openFolder opens a directory and returns its FileInfo. If the last element of the path is a link or a pipe, it fails at once.
 func openFolder(path string) (*os.Root, fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -121,13 +121,13 @@ func openFolder(path string) (*os.Root, fs.FileInfo, error) {
 	if !info.IsDir() {
 		return nil, nil, pathError("open", path, syscall.ENOTDIR)
 	}
-	in, err := os.OpenRoot(path + "/") // so that a pipe that has come there is no folder, and not opened
+	in, err := os.OpenRoot(path + "/") // the slash makes this fail for a pipe, without opening it
 	if err != nil {
 		return nil, nil, err
 	}
 	opened, err := in.Stat(".")
 	if err == nil && !os.SameFile(info, opened) {
-		err = fmt.Errorf("%s: %w: another folder has taken its place just now", path, ErrExposed)
+		err = fmt.Errorf("%s: %w: another folder has just replaced it", path, ErrExposed)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, in.Close())
@@ -135,8 +135,8 @@ func openFolder(path string) (*os.Root, fs.FileInfo, error) {
 	return in, opened, nil
 }
 
-// ExposedAbove says which folder or link above path another user can change, the nearest one: "" where there is none. Whoever renames a
-// part of a path decides what the path leads to.
+// ExposedAbove returns the nearest directory or link above path that another user can change, or "" if there is none. A user who can rename
+// a part of a path decides what the path leads to.
 func ExposedAbove(path string) string {
 	steps, err := walkPath(path)
 	if err == nil {
@@ -150,7 +150,7 @@ func ExposedAbove(path string) string {
 	return ""
 }
 
-// CheckLinks returns ErrExposed where path leads through a link of another user, who decides what it leads to.
+// CheckLinks returns ErrExposed if path leads through a link of another user, who decides what it leads to.
 func CheckLinks(path string) error {
 	steps, err := walkPath(path)
 	return cmp.Or(checkLinks(steps), err)
@@ -165,8 +165,8 @@ func checkLinks(steps []pathStep) error {
 	return nil
 }
 
-// checkFolders returns ErrExposed if another user can change what the folder path leads to. Others may write to it and to the folders
-// above it only if these have the sticky bit, as /tmp does.
+// checkFolders returns ErrExposed if another user can change what the directory path leads to. Others may write to it and to the
+// directories above it only if these have the sticky bit, as /tmp does.
 func checkFolders(path string) error {
 	steps, err := walkPath(path)
 	for _, s := range steps {
@@ -177,15 +177,16 @@ func checkFolders(path string) error {
 	return err
 }
 
-// pathStep is a folder or a link that the kernel passes on the way to a path, or the end of the path.
+// pathStep is a directory or link on the way to a path, or the end of the path.
 type pathStep struct {
-	path string // without links, but for the step itself
+	path string // without links, except for the step itself
 	info fs.FileInfo
-	// shut: a folder above it is this user's or root's and lets nobody else in, so that it does not matter what others might do below.
+	// shut means that a directory above it belongs to this user or root and lets nobody else in, so that others' permissions below it do
+	// not matter.
 	shut bool
 }
 
-// exposed says why another user can change what the step leads to; "": nobody can.
+// exposed says why another user can change what the step leads to. It returns "" if nobody can.
 func (s pathStep) exposed() string {
 	switch {
 	case !Trusted(s.info):
@@ -197,11 +198,11 @@ func (s pathStep) exposed() string {
 	return ""
 }
 
-// maxLinks is how many links the kernel follows on the way to a path (path_resolution(7)).
+// maxLinks is the number of links that the kernel follows on the way to a path (path_resolution(7)).
 const maxLinks = 40
 
 // walkPath returns the steps from / to a path. After a link come the steps to its target. If a step cannot be read, walkPath returns the
-// error, and the steps before it.
+// error and the steps before it.
 func walkPath(path string) (steps []pathStep, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -211,7 +212,7 @@ func walkPath(path string) (steps []pathStep, err error) {
 	if err != nil {
 		return nil, err
 	}
-	chain := []pathStep{{path: "/", info: info}} // the folder that the next name is in is the last one, each in the one before
+	chain := []pathStep{{path: "/", info: info}} // the directories of the current position; the last one contains the next name
 	steps = append(steps, chain...)
 	links := 0
 	for rest := names(path); len(rest) > 0; {
@@ -246,7 +247,7 @@ func walkPath(path string) (steps []pathStep, err error) {
 	return steps, nil
 }
 
-// names are the parts of a path that lead somewhere.
+// names returns the elements of a path without empty ones and dots.
 func names(path string) (list []string) {
 	for name := range strings.SplitSeq(path, "/") {
 		if name != "" && name != "." {

@@ -15,16 +15,16 @@ import (
 	"ddpbatch/internal/backoff"
 )
 
-// ErrNotRegular: what has the name is no regular file but a folder, a pipe, a socket or a device.
-var ErrNotRegular = errors.New("it is no regular file")
+// ErrNotRegular means that a name belongs to a directory, a pipe, a socket or a device.
+var ErrNotRegular = errors.New("not a regular file")
 
-// OpenRegular opens a file for reading, and says what it has opened; what is no regular file is ErrNotRegular, and never waited for. It is
-// for all that reads files in places that others can write to: a pipe there would block the open until its other end is opened, too.
+// OpenRegular opens a regular file for reading, and returns its FileInfo. For anything else it returns ErrNotRegular at once. Use it to
+// read files in places where others can write: a plain open of a pipe blocks until its other end is opened.
 func OpenRegular(name string) (*os.File, fs.FileInfo, error) {
 	return openRegular(name, func(flags int) (*os.File, error) { return os.OpenFile(name, flags, 0) })
 }
 
-// OpenRegularIn is OpenRegular for what has a name in a folder that is held open.
+// OpenRegularIn is OpenRegular for a name in an open directory.
 func OpenRegularIn(in *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	path := filepath.Join(in.Name(), name)
 	return openRegular(path, func(flags int) (*os.File, error) {
@@ -33,14 +33,13 @@ func OpenRegularIn(in *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	})
 }
 
-// OpenRegularNow is OpenRegular for a file whose owner may mean harm: it does not wait for a lease on it either, and then the error is
-// EAGAIN.
+// OpenRegularNow is OpenRegular for a file whose owner may be hostile: it does not wait for a lease either, but returns EAGAIN.
 func OpenRegularNow(name string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return opened(name, f, err)
 }
 
-// OpenRegularNoLink is OpenRegularNow that follows no link as the last part of the path, and then the error is ELOOP.
+// OpenRegularNoLink is OpenRegularNow, but does not follow a link as the last element of the path: it returns ELOOP.
 func OpenRegularNoLink(name string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	return opened(name, f, err)
@@ -54,7 +53,7 @@ func openRegular(name string, open func(flags int) (*os.File, error)) (*os.File,
 	return opened(name, f, err)
 }
 
-// opened is what OpenRegular returns once an open has ended so.
+// opened returns the results of OpenRegular for those of an open.
 func opened(name string, f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if errors.Is(err, syscall.ENXIO) { // a socket
 		err = notRegular(name, fs.ModeSocket)
@@ -62,7 +61,7 @@ func opened(name string, f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := f.Stat() // of what was opened, so that nobody can change it in between
+	info, err := f.Stat() // of the open file, so that it cannot be exchanged in between
 	if err == nil && !info.Mode().IsRegular() {
 		err = notRegular(name, info.Mode())
 	}
@@ -72,9 +71,9 @@ func opened(name string, f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openLeased opens what another process holds a lease on (fcntl(2), F_SETLEASE), as Samba and the kernel's NFS server do for their clients:
-// the open that was tried has asked for it back. It is tried again until the lease is gone, and never without O_NONBLOCK, which would wait
-// by itself: a pipe may have taken the name meanwhile.
+// openLeased opens a file on which another process holds a lease (fcntl(2), F_SETLEASE), as Samba and the kernel's NFS server do for their
+// clients. The first attempt to open it has asked for the lease back. openLeased tries again until the lease is gone, always with
+// O_NONBLOCK. Without that the kernel would wait, but a pipe may have taken the name meanwhile.
 func openLeased(open func(flags int) (*os.File, error)) (*os.File, error) {
 	limited, cancel := context.WithTimeout(context.Background(), leaseLimit())
 	defer cancel()
@@ -89,19 +88,19 @@ func openLeased(open func(flags int) (*os.File, error)) (*os.File, error) {
 
 const (
 	longestLook = 100 * time.Millisecond
-	// serverLease is how long the kernel's NFS server waits for a client that does not answer (/proc/fs/nfsd/nfsv4leasetime).
+	// serverLease is how long the kernel's NFS server waits for a client that does not respond (/proc/fs/nfsd/nfsv4leasetime).
 	serverLease = 90 * time.Second
 	leaseMargin = 5 * time.Second
 )
 
-// leaseLimit is when a lease is gone for certain: the kernel takes it away after lease-break-time, which is 45 s by default.
+// leaseLimit is the time after which a lease is certainly gone: the kernel removes it after lease-break-time, by default 45 s.
 func leaseLimit() time.Duration {
 	text, _ := os.ReadFile("/proc/sys/fs/lease-break-time")
-	seconds, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 where it is not known
+	seconds, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 if it is not known
 	return max(time.Duration(seconds)*time.Second, serverLease) + leaseMargin
 }
 
-// notRegular is the error of an open of what has such a mode.
+// notRegular returns the error for opening a file of another kind.
 func notRegular(name string, mode fs.FileMode) error {
 	what := "a device"
 	switch {
@@ -115,7 +114,7 @@ func notRegular(name string, mode fs.FileMode) error {
 	return pathError("open", name, fmt.Errorf("%w but %s", ErrNotRegular, what))
 }
 
-// IsDir tells whether path is a folder, or a link to one.
+// IsDir reports whether path is a directory, or a link to one.
 func IsDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

@@ -26,7 +26,7 @@ func TestOpenWaitsForNoPipe(t *testing.T) {
 	for path, kind := range map[string]string{pipe: "a pipe", socket: "a socket", dir: "a folder", "/dev/null": "a device"} {
 		f, _, err := vfs.OpenRegular(path)
 		wantErr(t, "open "+kind, err, vfs.ErrNotRegular)
-		if f != nil || err != nil && !strings.HasSuffix(err.Error(), path+": it is no regular file but "+kind) {
+		if f != nil || err != nil && !strings.HasSuffix(err.Error(), path+": not a regular file but "+kind) {
 			t.Errorf("open of %s: file %v, error %v", kind, f, err)
 		}
 		_, _, err = vfs.OpenRegularNoLink(path)

@@ -7,62 +7,62 @@ import (
 	"syscall"
 )
 
-// FS is the part of a file system that checkpoints need. Implementations may be used by several
-// goroutines at once.
+// FS is the part of a file system that checkpoints need. Implementations must be safe for concurrent use.
 type FS interface {
-	// Create makes a new file for writing. It fails with fs.ErrExist where the name is taken
-	// (O_EXCL), so that no writer ever opens the file of another.
+	// Create creates a new file for writing. It fails with fs.ErrExist if the name exists (O_EXCL), so that no writer ever opens another's
+	// file.
 	Create(name string) (File, error)
-	// Open opens a regular file for reading. Anything else is ErrNotRegular, and is not waited for: a pipe has no writer.
+	// Open opens a regular file for reading. For anything else it returns ErrNotRegular without waiting, because nobody may write to a
+	// pipe.
 	Open(name string) (File, error)
-	// Rename gives a file another name, replacing a file that has it, atomically for every
-	// reader, or a folder another name. A name that a folder has is taken (fs.ErrExist, as
-	// os.Rename). It is durable only after SyncDir of the folder, of both where they differ.
+	// Rename renames a file, atomically for every reader, and replaces an existing file, or it renames a directory. It fails with
+	// fs.ErrExist if newName is a directory, as os.Rename does. The rename is durable only after SyncDir of the directory, or of both
+	// directories.
 	Rename(oldName, newName string) error
 	// Remove deletes a file.
 	Remove(name string) error
-	// RemoveDir deletes an empty folder, and nothing that is no folder; a full one gives an
-	// error that is fs.ErrExist, as rmdir(2) does with ENOTEMPTY or EEXIST.
+	// RemoveDir deletes an empty directory, and nothing else. If the directory is not empty, the error is fs.ErrExist, as rmdir(2) returns
+	// ENOTEMPTY or EEXIST.
 	RemoveDir(name string) error
-	// Mkdir makes one folder; its parent must exist.
+	// Mkdir creates one directory, whose parent must exist.
 	Mkdir(name string) error
-	// ReadDir lists a folder, sorted by name.
+	// ReadDir lists a directory, sorted by name.
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
-	// SyncDir makes the names in a folder durable.
+	// SyncDir makes the names in a directory durable.
 	SyncDir(name string) error
-	// Space says what file system a name lies on and what room it has. It is a hint: quotas do
-	// not show in it, and other users write at the same time.
+	// Space returns the file system on which a name is, and its space. It is only a hint: it does not include quotas, and other users write
+	// at the same time.
 	Space(name string) (Space, error)
 }
 
-// Space describes the file system that a name lies on.
+// Space describes the file system on which a name is.
 type Space struct {
-	Type        string // "ext4", "nfs", "lustre"...; statfs's magic number in hex where it has no name here
-	Free, Total uint64 // bytes; Free is what an ordinary user may still fill
+	Type        string // "ext4", "nfs", "lustre"...; for an unknown type statfs's magic number in hex
+	Free, Total uint64 // bytes; Free is what an ordinary user may still use
 }
 
-// File is an open file: written from start to end after Create, read at any offset after Open.
+// File is an open file. After Create it is written from start to end, and after Open it is read at any offset.
 type File interface {
 	io.Writer
 	io.ReaderAt
 	io.Closer
 	Stat() (fs.FileInfo, error)
-	// Preallocate reserves room for a file of size bytes, so that a full disk shows before the
-	// first byte is written; the file's length stays as it is. Where the file system cannot it
-	// does nothing and answers nil; ENOSPC, EDQUOT and other errors are returned.
+	// Preallocate reserves space for a file of size bytes, so that a full disk is noticed before the first byte is written. The file's
+	// length stays the same. If the file system does not support it, Preallocate does nothing and returns nil. It returns ENOSPC, EDQUOT
+	// and other errors.
 	Preallocate(size int64) error
-	// StartWriteback asks the system to begin writing the n bytes at offset to the disk, so that
-	// Sync has less left to wait for. It is a hint: it promises nothing and reports nothing.
+	// StartWriteback asks the system to begin writing the n bytes at offset to the disk, so that Sync has less to wait for. It is only a
+	// hint, and reports no errors.
 	StartWriteback(offset, n int64)
-	// Sync makes the content durable. After it has failed the file's state is unknown: the
-	// kernel may have dropped the pages that it could not write and report success the next
-	// time (fsync(2); PostgreSQL's "fsyncgate"), so the caller must start a new file.
+	// Sync makes the content durable. After an error the file's state is unknown: the kernel may have dropped the pages that it could not
+	// write, and report success the next time (fsync(2); PostgreSQL's "fsyncgate"). So the caller must start a new file.
 	Sync() error
 }
 
-// Rename gives a file of so many bytes (a folder: size -1) a name that nothing has and that nobody else gives to anything. The reply of a
-// network file system may get lost: the request that is sent again then finds the source gone, or the target there. So where the source is
+// Rename renames a file of size bytes (a directory: size -1) to a name that does not exist and that no other process creates. The reply of
+// a network file system may be lost; the repeated request then finds no source, or an existing target. So if the source is gone and the
+// target exists with this size, the rename has happened, whatever the reply was.
 // gone and the target is there, with the size, the rename has happened, whatever the answer was.
 func Rename(fsys FS, from, to string, size int64) error {
 	err := fsys.Rename(from, to)
@@ -79,8 +79,8 @@ func Rename(fsys FS, from, to string, size int64) error {
 	return nil
 }
 
-// Replace is Rename where the new name may be taken already, by a file whose place this one takes. If that has the same size, a lost
-// reply cannot be told from a rename that did not happen: then the answer is believed.
+// Replace is Rename for a name that may exist, and whose file is replaced. If that file has the same size, a lost reply cannot be
+// distinguished from a rename that did not happen. Then Replace returns the error.
 func Replace(fsys FS, from, to string, size int64) error {
 	old, err := fsys.Stat(to)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && old.Size() != size {
@@ -89,8 +89,8 @@ func Replace(fsys FS, from, to string, size int64) error {
 	return fsys.Rename(from, to)
 }
 
-// ReadFile reads a whole file. Of one with more than so many bytes it returns nothing but the size, of one that is cut short meanwhile what
-// is left.
+// ReadFile reads a whole file. If it has more than most bytes, ReadFile returns only the size. If it is cut short meanwhile, ReadFile
+// returns what is left.
 func ReadFile(fsys FS, name string, most int64) (data []byte, size int64, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Within returns fsys with a private folder at dir, an absolute path. PrivateDir(dir) makes or finds the folder, checks that no other
-// user can replace it, and holds it open. From then on everything below dir is reached through that descriptor, whatever becomes of the
-// path, and new files have mode 0600. Nothing below dir can be used before. A file system without owners, such as one in memory, is
-// returned as it is.
+// Within returns fsys with a private directory at dir, an absolute path. PrivateDir(dir) creates or finds the directory, checks that no
+// other user can replace it, and keeps it open. From then on everything below dir is reached through that descriptor, even if the path
+// changes, and new files have mode 0600. Before PrivateDir nothing below dir can be used. A file system without owners, such as one in
+// memory, is returned unchanged.
 func Within(fsys FS, dir string) FS {
 	if w, ok := fsys.(interface{ Within(dir string) FS }); ok {
 		return w.Within(dir)
@@ -25,24 +25,24 @@ func Within(fsys FS, dir string) FS {
 // Within holds a descriptor for as long as the file system that it returns is in use.
 func (OS) Within(dir string) FS { return &heldFS{dir: filepath.Clean(dir)} }
 
-// Held returns OS in which everything below a folder that is held open is reached through that, whatever becomes of its path. New files
-// there have mode 0600.
+// Held returns OS, except that everything below the open directory in is reached through it, even if its path changes. New files there have
+// mode 0600.
 func Held(in *os.Root) FS {
 	w := &heldFS{dir: filepath.Clean(in.Name())}
 	w.held.Store(in)
 	return w
 }
 
-// heldFS is OS but for what is below dir.
+// heldFS is OS, except for what is below dir.
 type heldFS struct {
 	OS
 	dir string
-	// held is the folder. One that another process removes, as it is empty, and that is made again is held anew; the one before is closed
-	// when nobody uses it any more (os.Root has a finalizer).
+	// held is the open directory. If another process removes it, because it is empty, and it is created again, it is opened again; the old
+	// one is closed when it is no longer used (os.Root has a finalizer).
 	held atomic.Pointer[os.Root]
 }
 
-// below is the name of what is in the folder, relative to it; false: it is elsewhere.
+// below returns a name relative to the directory. ok is false if the name is elsewhere.
 func (w *heldFS) below(name string) (rel string, ok bool) {
 	name = filepath.Clean(name)
 	if name == w.dir {
@@ -51,14 +51,14 @@ func (w *heldFS) below(name string) (rel string, ok bool) {
 	return strings.CutPrefix(name, strings.TrimSuffix(w.dir, "/")+"/")
 }
 
-// do carries out an operation: on what is in the folder through that, on what is elsewhere as OS does.
+// do performs an operation: through the open directory, or as OS does for names elsewhere.
 func (w *heldFS) do(op, name string, elsewhere func(name string) error, inside func(in *os.Root, rel string) error) error {
 	_, err := get(w, op, name, func(name string) (struct{}, error) { return struct{}{}, elsewhere(name) },
 		func(in *os.Root, rel string) (struct{}, error) { return struct{}{}, inside(in, rel) })
 	return err
 }
 
-// get is do for an operation that returns something.
+// get is do for an operation that returns a value.
 func get[T any](
 	w *heldFS, op, name string, elsewhere func(name string) (T, error), inside func(in *os.Root, rel string) (T, error),
 ) (T, error) {
@@ -69,13 +69,13 @@ func get[T any](
 	in := w.held.Load()
 	if in == nil {
 		var none T
-		return none, pathError(op, name, fs.ErrPermission) // of a folder that nobody has looked at
+		return none, pathError(op, name, fs.ErrPermission) // the directory has not been checked
 	}
 	value, err := inside(in, rel)
 	return value, named(err, op, name)
 }
 
-// named is an error of an os.Root with the whole path in it.
+// named returns an error of an os.Root with the whole path.
 func named(err error, op, name string) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError(op, name, p.Err)
@@ -83,7 +83,7 @@ func named(err error, op, name string) error {
 	return err
 }
 
-// PrivateDir of the folder itself holds it from then on.
+// PrivateDir of the directory itself keeps it open from then on.
 func (w *heldFS) PrivateDir(name string) error {
 	if rel, ok := w.below(name); ok && rel == "." {
 		return w.hold()
@@ -111,7 +111,7 @@ func (w *heldFS) hold() error {
 	if err != nil {
 		return err
 	}
-	if err := checkPrivate(w.dir, info); err != nil { // of what was opened
+	if err := checkPrivate(w.dir, info); err != nil { // of the open directory
 		return errors.Join(err, in.Close())
 	}
 	w.held.Store(in)
@@ -122,7 +122,7 @@ func (w *heldFS) Create(name string) (File, error) {
 	return get(w, "create", name, w.OS.Create, func(in *os.Root, rel string) (File, error) {
 		f, err := in.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			return nil, err // and no File that is not nil
+			return nil, err // a nil File, not a File with a nil value
 		}
 		return osFile{f}, nil
 	})
@@ -165,7 +165,7 @@ func (w *heldFS) Remove(name string) error {
 	})
 }
 
-// RemoveDir of the folder itself goes by its path, and removes nothing that is not the folder.
+// RemoveDir of the directory itself uses its path, and removes nothing else.
 func (w *heldFS) RemoveDir(name string) error {
 	return w.do("rmdir", name, w.OS.RemoveDir, func(in *os.Root, rel string) error {
 		info, err := in.Lstat(rel)
@@ -202,7 +202,8 @@ func (w *heldFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	})
 }
 
-// Stat of the folder itself goes by its path: it tells whether anything is there, and is ErrExposed where another user decides that.
+// Stat of the directory itself uses its path: it reports whether anything exists there, and returns ErrExposed if another user decides
+// that.
 func (w *heldFS) Stat(name string) (info fs.FileInfo, err error) {
 	if rel, ok := w.below(name); ok && rel == "." {
 		if err := checkFolders(filepath.Dir(w.dir)); errors.Is(err, ErrExposed) {
