@@ -139,7 +139,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 			"-1/2 nproc 1 of 2, c10d/127.0.0.1:7 at :0 endpoint 127.0.0.1:7", "--rdzv-endpoint is 127.0.0.1: only agents on this machine"},
 
 		{shell, "--interface ib0 x", "0/1 nproc 1 of 1, none at :0", "not needed: --interface: there is one node"},
-		{misspelt, "x", "0/1 nproc 1 of 1, none at :0", "PET_NPROC_PRE_NODE is no variable of run's: did you mean PET_NPROC_PER_NODE?"},
+		{misspelt, "x", "0/1 nproc 1 of 1, none at :0", "PET_NPROC_PRE_NODE is not a variable of run: did you mean PET_NPROC_PER_NODE?"},
 
 		{agents, "x", inStep, ""},
 		{agents, "--nproc-per-node 4 x", "1/3 nproc 4 of 3, lab/7.0.0 at n1:0", ""},
@@ -152,7 +152,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		{single, "--nproc-per-node 2 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
 		{single, "--nnodes 1 --node-rank 0 --start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0",
 			"not needed: --nnodes, --node-rank: Slurm decides"},
-		{single, "--start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--start-method changes nothing"},
+		{single, "--start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--start-method has no effect"},
 		{single, "--interface ib0 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --interface: there is one node"},
 		{tasks, "--interface ib0 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
 		{single, "--rdzv-conf is_host=1 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--rdzv-conf: is_host: nothing here"},
@@ -262,7 +262,7 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 		{shell, "--nnodes 2 --node-rank 1 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x",
 			"--rdzv-conf has is_host=true: the host is node 0"},
 		{shell, "--local-addr no.such.host.invalid x", "--local-addr"},
-		{shell, "-m", "-m is about a script, and none is given"},
+		{shell, "-m", "-m needs a script"},
 		{shell, "--pass-local-rank", "--pass-local-rank is about a script"},
 		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, but this run has only rank 0"},
 		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, but this run has ranks 0 to 3"},
@@ -320,7 +320,7 @@ func TestOnlyOneAgentSaysWhatIsNotNeeded(t *testing.T) {
 	const line = "--rdzv-id 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 --monitor-interval 3 --rdzv-conf read_timeout=3 x"
 	first := with(agents(t), map[string]string{"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"})
 	_, said, err := resolved(t, first, line)
-	for _, want := range []string{"--monitor-interval changes nothing", "--rdzv-conf: read_timeout: nothing here depends",
+	for _, want := range []string{"--monitor-interval has no effect", "--rdzv-conf: read_timeout: nothing here depends",
 		"not needed: --rdzv-backend, --rdzv-endpoint, --rdzv-id: Slurm"} {
 		if err != nil || !strings.Contains(said, want) {
 			t.Errorf("%v: %s; want %s", err, said, want)
@@ -484,9 +484,9 @@ func TestAgentsTakePortsOfTheJobOrSlurm(t *testing.T) {
 // meant; others that begin with PET may be anybody's.
 func TestMistypedVariablesAreNoted(t *testing.T) {
 	for name, want := range map[string]string{
-		"PET_NPROC":     "PET_NPROC is no variable of run's: did you mean PET_NPROC_PER_NODE?",
-		"PET_NPROCS":    "PET_NPROCS is no variable of run's: did you mean PET_NPROC_PER_NODE?",
-		"PET_MAX_RESTS": "PET_MAX_RESTS is no variable of run's: did you mean PET_MAX_RESTARTS?",
+		"PET_NPROC":     "PET_NPROC is not a variable of run: did you mean PET_NPROC_PER_NODE?",
+		"PET_NPROCS":    "PET_NPROCS is not a variable of run: did you mean PET_NPROC_PER_NODE?",
+		"PET_MAX_RESTS": "PET_MAX_RESTS is not a variable of run: did you mean PET_MAX_RESTARTS?",
 		"PET_SHOP":      "",
 		"PET_HANGS":     "", // --hang has no variable
 	} {

@@ -10,15 +10,16 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// runPathProgram does what torchrun's --run-path does, as a program of its own.
+// runPathProgram does what torchrun's --run-path does, as a Python program.
 const runPathProgram = `import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name="__main__")`
 
-// Argv is the workers' command; nil where none is given, and the run directory has it. python is what PYTHON_EXEC holds.
+// Argv returns the workers' command, or nil if the flags give none and the command is in the run directory. python is the value of
+// PYTHON_EXEC.
 func (o *Options) Argv(python string) ([]string, error) {
 	if len(o.Command) == 0 {
 		for _, name := range []string{"module", "no-python", "run-path", "pass-local-rank"} {
 			if o.Has(name) {
-				return nil, &usage.Error{Message: o.How(name) + " is about a script, and none is given", Hint: "write it after the flags"}
+				return nil, &usage.Error{Message: o.How(name) + " needs a script", Hint: "write the script after the flags"}
 			}
 		}
 		return nil, nil
@@ -42,7 +43,7 @@ func (o *Options) Argv(python string) ([]string, error) {
 	return slices.Concat(command, arguments), nil
 }
 
-// meantPython reports whether a script stands after --, where torchrun would run it with Python and we do as we are told.
+// meantPython reports whether a script follows --. torchrun would run it with Python, but here it is run as it is.
 func (o *Options) meantPython() bool {
 	return o.Dashed && !o.Module && !o.RunPath && !o.NoPython && len(o.Command) > 0 &&
 		strings.HasSuffix(o.Command[0], ".py") && !strings.Contains(o.Command[0], "/")
@@ -50,13 +51,13 @@ func (o *Options) meantPython() bool {
 
 // RunsPython reports whether the workers' command, which Argv or the job gives, is a Python program.
 func (o *Options) RunsPython(command []string) bool {
-	if len(o.Command) > 0 && (o.Module || o.RunPath || !o.NoPython && !o.Dashed) { // with whatever PYTHON_EXEC names
+	if len(o.Command) > 0 && (o.Module || o.RunPath || !o.NoPython && !o.Dashed) { // with the interpreter that PYTHON_EXEC names
 		command = append([]string{"python3"}, command[1:]...)
 	}
 	return runsPython(command)
 }
 
-// wrappers are programs that run the command that follows their own flags, on this machine or in a container.
+// wrappers are programs that run the command after their own flags, on this machine or in a container.
 var wrappers = []string{
 	"env", "exec", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "timeout", "chrt", "taskset", "numactl", "unshare", "setpriv",
 	"conda", "mamba", "micromamba", "uv", "uvx", "poetry", "pipenv", "pixi", "module", "spack",
@@ -66,10 +67,10 @@ var wrappers = []string{
 
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
 
-// runsPython reports whether a command is a Python program, be it behind shells, environments and containers. Which of a wrapper's words
-// are its own flags is not known here: an interpreter decides wherever it stands, and a script only where nothing before it can be the
-// program: x.py of "timeout 60 ./train --script x.py" is what ./train reads. A program that starts ranks itself, as torchrun does, needs
-// the port for its own store.
+// runsPython reports whether a command is a Python program, possibly behind shells, environments and containers. It does not know which
+// words are flags of a wrapper. So an interpreter decides at any position, and a script only if nothing before it can be the program: in
+// "timeout 60 ./train --script x.py", x.py is an argument of ./train. A program that starts ranks itself, as torchrun does, needs the port
+// for its own store, and does not count.
 func runsPython(command []string) bool {
 	if len(command) == 0 {
 		return false
@@ -80,7 +81,7 @@ func runsPython(command []string) bool {
 	case isScript(command[0]):
 		return true
 	case isShell && !slices.ContainsFunc(command, isShellScriptFlag):
-		return false // a script's file
+		return false // the file of a script
 	case !isShell && !slices.Contains(wrappers, first) && !isInterpreter(command[0]):
 		return false
 	}
@@ -107,8 +108,8 @@ func runsPython(command []string) bool {
 // beforeCommands are the shell's words after which a command begins.
 var beforeCommands = []string{";", "{", "!", "if", "then", "else", "elif", "do", "while", "until"}
 
-// mayPrecede reports whether a word may stand before the program in a command: a wrapper or a shell, a flag or a number for it,
-// NAME=VALUE, or a variable.
+// mayPrecede reports whether a word may stand before the program in a command: a wrapper or shell, a flag or a number for it, NAME=VALUE,
+// or a variable.
 func mayPrecede(word string) bool {
 	name := path.Base(word)
 	return slices.Contains(wrappers, name) || slices.Contains(shells, name) || strings.ContainsRune("-$0123456789", rune(word[0])) ||
@@ -128,7 +129,7 @@ func isInterpreter(word string) bool {
 	return found && strings.Trim(version, "0123456789.t") == ""
 }
 
-// isScript reports whether a word is a file of Python's.
+// isScript reports whether a word names a Python file.
 func isScript(word string) bool {
 	return strings.HasSuffix(word, ".py") && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=")
 }
@@ -149,8 +150,9 @@ var starters = []string{"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun",
 // IsStarter reports whether a word of a command is a program that starts tasks of any other, as srun and mpirun do.
 func IsStarter(word string) bool { return slices.Contains(starters, path.Base(word)) }
 
-// FindLauncher is the word of a command that starts ranks itself, be it behind wrappers, Python's -m or in the script of a shell: torchrun,
-// deepspeed, srun, mpirun and the like. Empty: there is none. What a program that is none of these gets as arguments is not looked at.
+// FindLauncher returns the word of a command that starts ranks itself, such as torchrun, deepspeed, srun or mpirun. It may stand behind
+// wrappers, after Python's -m, or in the script of a shell. FindLauncher returns "" if there is none. It does not look at the arguments of
+// other programs.
 func FindLauncher(command []string) string {
 	words := command
 	if len(command) > 0 && slices.Contains(shells, path.Base(command[0])) && slices.ContainsFunc(command, isShellScriptFlag) {
@@ -159,7 +161,7 @@ func FindLauncher(command []string) string {
 			words = append(words, shellWords(word)...)
 		}
 	}
-	begins, wrapped := true, false // a program may stand here; one that runs another stood before
+	begins, wrapped := true, false // begins: a program may stand here; wrapped: a wrapper stood before it
 	for i, word := range words {
 		switch {
 		case slices.Contains(beforeCommands, word):
@@ -183,16 +185,16 @@ func FindLauncher(command []string) string {
 	return ""
 }
 
-// startsRanks reports whether the first of some words is a program that starts ranks with the others.
+// startsRanks reports whether the first of some words is a program that starts ranks with the other words.
 func startsRanks(words []string) bool {
 	name := path.Base(words[0])
 	if command, hasOthers := map[string]string{"accelerate": "launch", "torchx": "run"}[name]; hasOthers {
 		return len(words) > 1 && words[1] == command
 	}
-	return IsStarter(name) || isLauncher(name) && !strings.Contains(name, ".") // which has a module's name
+	return IsStarter(name) || isLauncher(name) && !strings.Contains(name, ".") // a name with a dot is that of a module
 }
 
-// moduleOf is the module that Python is asked for by the words behind it; empty: it is not asked for one.
+// moduleOf returns the module that Python runs for the words after it, or "" if they name none.
 func moduleOf(words []string) string {
 	for i, word := range words {
 		switch {
@@ -205,13 +207,13 @@ func moduleOf(words []string) string {
 	return ""
 }
 
-// isShellScriptFlag reports whether a word is -c, or several flags of which c is the last: -lc.
+// isShellScriptFlag reports whether a word is -c, or several flags that end with c, such as -lc.
 func isShellScriptFlag(word string) bool {
 	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
 }
 
-// shellWords splits a shell's script into rough words, enough to find a program's name. The word ";" stands for anything that ends a
-// command.
+// shellWords splits a shell's script roughly into words, which suffices to find a program's name. The word ";" stands for anything that
+// ends a command.
 func shellWords(script string) []string {
 	script = strings.NewReplacer("\n", " ; ", ";", " ; ", "&", " ; ", "|", " ; ", "(", " ; ", ")", " ; ", "`", " ; ").Replace(script)
 	return strings.FieldsFunc(script, func(r rune) bool { return strings.ContainsRune(" \t\r<>'\"", r) })

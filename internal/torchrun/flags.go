@@ -12,36 +12,36 @@ import (
 	"ddpbatch/mpi/launch/reach"
 )
 
-// Flags are run's flags: torchrun's of all versions up to 2.9, the one of torch.distributed.launch, and
-// ddpbatch's own. docs/cli/run.md says what differs.
+// Flags are run's flags: torchrun's of all versions up to 2.9, that of torch.distributed.launch, and ddpbatch's own. docs/cli/run.md lists the
+// differences.
 var Flags = slices.Concat(nodeFlags, commandFlags, outputFlags, endFlags, idleFlags)
 
-// nodeFlags say how many nodes and workers there are, and how they meet.
+// nodeFlags set how many nodes and workers there are, and how they meet.
 var nodeFlags = []*Flag{
 	{Name: "nproc-per-node", Word: "N", Usage: "workers here: a number, gpu, cpu or auto", set: func(o *Options, text string) error {
 		o.Nproc = text
 		_, err := launch.ParseNproc(text)
 		return err
 	}},
-	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run goes on with MIN of them. Not needed under srun",
+	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run continues with at least MIN of them. Not needed under srun",
 		set: parsed(parseNodes, func(o *Options) *NodeRange { return &o.Nodes })},
-	{Name: "standalone", Usage: "one node, whatever else there is", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
+	{Name: "standalone", Usage: "one node, even if there are more", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
 	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0",
 		set: numberOf(mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
 	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address; the workers' MASTER_ADDR",
 		set: parsed(parseHost, func(o *Options) *string { return &o.MasterAddr })},
 	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)",
 		set: numberOf(65535, func(o *Options) *int { return &o.MasterPort })},
-	{Name: "rdzv-backend", Word: "NAME", Usage: "static (default: nodes have numbers) or c10d (they are numbered as they come)",
+	{Name: "rdzv-backend", Word: "NAME", Usage: "static (default: nodes have numbers) or c10d (numbered in the order in which they arrive)",
 		set: setBackend},
 	{Name: "rdzv-endpoint", Word: "HOST:PORT", Usage: "where nodes meet", blank: true, set: setEndpoint},
-	{Name: "rdzv-id", Word: "ID", Usage: "tells this run from others; the workers' TORCHELASTIC_RUN_ID",
+	{Name: "rdzv-id", Word: "ID", Usage: "identifies this run; the workers' TORCHELASTIC_RUN_ID",
 		set: textOf(func(o *Options) *string { return &o.Rendezvous.ID })},
-	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "join_timeout, or timeout where the back end is static: as --join-timeout",
+	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "join_timeout, or timeout for the static backend: as --join-timeout",
 		blank: true, set: setConf},
 	{Name: "local-addr", Word: "HOST", Usage: "this node's address for the others",
 		set: parsed(parseHost, func(o *Options) *string { return &o.LocalAddr })},
-	{Name: "interface", Word: "NETWORKS", Usage: "networks to meet and talk on, as NCCL_SOCKET_IFNAME has them", own: true,
+	{Name: "interface", Word: "NETWORKS", Usage: "networks to meet and communicate on, as in NCCL_SOCKET_IFNAME", own: true,
 		set: func(o *Options, text string) error {
 			o.Interface = text
 			_, err := reach.ParseInterface(text)
@@ -51,14 +51,14 @@ var nodeFlags = []*Flag{
 		set: spanOf(time.Millisecond, func(o *Options) *time.Duration { return &o.JoinTimeout })},
 }
 
-// commandFlags say what a worker runs, and what it sees.
+// commandFlags set what a worker runs, and what it sees.
 var commandFlags = []*Flag{
-	{Name: "module", Short: 'm', Usage: "the word after the flags is a Python module",
+	{Name: "module", Short: 'm', Usage: "the argument after the flags is a Python module",
 		set: switchOf(func(o *Options) *bool { return &o.Module })},
-	{Name: "no-python", Usage: "the word after the flags is a program, as after --",
+	{Name: "no-python", Usage: "the argument after the flags is a program, as after --",
 		set: switchOf(func(o *Options) *bool { return &o.NoPython })},
-	{Name: "run-path", Usage: "run the script by runpy.run_path", set: switchOf(func(o *Options) *bool { return &o.RunPath })},
-	{Name: "use-env", own: true, Usage: "workers find LOCAL_RANK in the environment: they do anyway (torch.distributed.launch's)",
+	{Name: "run-path", Usage: "run the script with runpy.run_path", set: switchOf(func(o *Options) *bool { return &o.RunPath })},
+	{Name: "use-env", own: true, Usage: "accepted; workers always find LOCAL_RANK in the environment (torch.distributed.launch's)",
 		set: switchOf(func(o *Options) *bool { return &o.UseEnv })},
 	{Name: "pass-local-rank", own: true, Usage: "pass --local-rank=N to the script, as torch.distributed.launch does",
 		set: switchOf(func(o *Options) *bool { return &o.PassLocalRank })},
@@ -75,34 +75,34 @@ var commandFlags = []*Flag{
 		set: wordOf(func(o *Options) *string { return &o.NUMA }, "node", "socket", "exclusive", "core-complex")},
 }
 
-// outputFlags say what becomes of the workers' output.
+// outputFlags set where the workers' output goes.
 var outputFlags = []*Flag{
 	{Name: "log-dir", Old: "logdir", Word: "DIR", Usage: "folder for the workers' logs and error files",
 		set: pathOf(func(o *Options) *string { return &o.LogDir })},
 	{Name: "redirects", Short: 'r', Word: "MODE",
 		Usage: "streams to files only: 0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:MODE,...",
 		set:   parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Redirects })},
-	{Name: "tee", Short: 't', Word: "MODE", Usage: "streams to files and console, as --redirects has it",
+	{Name: "tee", Short: 't', Word: "MODE", Usage: "streams to files and console, as in --redirects",
 		set: parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Tees })},
 	{Name: "local-ranks-filter", Word: "RANKS", Usage: "local ranks whose output the console shows: 0,2,4-7", blank: true,
 		set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.LocalRanks })},
 	{Name: "ranks-filter", Word: "RANKS", own: true, Usage: "ranks of the world whose output the console shows",
 		set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.Ranks })},
-	{Name: "duplicate-stdout-filters", Word: "TEXT,...", Usage: "lines with one of these go to one more file, of all ranks; ,, is a comma",
+	{Name: "duplicate-stdout-filters", Word: "TEXT,...", Usage: "lines with one of these also go to one file for all ranks; ,, is a comma",
 		blank: true, set: filtersOf(func(o *Options) *[]string { return &o.Output.OutFilters })},
 	{Name: "duplicate-stderr-filters", Word: "TEXT,...", Usage: "the same for stderr", blank: true,
 		set: filtersOf(func(o *Options) *[]string { return &o.Output.ErrFilters })},
 	{Name: "prefix", Word: "TEXT", own: true, blank: true,
-		Usage: "begin each line on the console with it: ${host} ${rank} ${local_rank} ${role_name}",
+		Usage: "prefix of each line on the console: ${host} ${rank} ${local_rank} ${role_name}",
 		set: func(o *Options, text string) error {
 			o.Output.Prefix = text
 			return streams.ParsePrefix(text)
 		}},
 }
 
-// endFlags say when workers end, and what follows.
+// endFlags set when workers end, and what follows.
 var endFlags = []*Flag{
-	{Name: "max-restarts", Word: "N", Usage: "how often workers are started again after a failure (default 0)",
+	{Name: "max-restarts", Word: "N", Usage: "how often workers are restarted after a failure (default 0)",
 		set: numberOf(mostRestarts, func(o *Options) *int { return &o.MaxRestarts })},
 	{Name: "signals-to-handle", Word: "NAME,...", Usage: "signals that stop the run (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)",
 		set: parsed(parseSignals, func(o *Options) *[]syscall.Signal { return &o.Signals })},
@@ -110,24 +110,25 @@ var endFlags = []*Flag{
 		Usage: "time for workers to end before they are killed (default 60s)",
 		set:   spanOf(0, func(o *Options) *time.Duration { return &o.ShutdownTimeout })},
 	{Name: "hang", Word: "TIME", own: true,
-		Usage: "workers without output, CPU time or heartbeat for so long have failed; 0: never (default: never)",
+		Usage: "workers without output, CPU time or heartbeat for this long have failed; 0: never (default: never)",
 		set:   spanOrNone(func(o *Options) *time.Duration { return &o.Hang })},
 }
 
-// mostRestarts is more than any job's.
+// mostRestarts is larger than useful for any job.
 const mostRestarts = 1 << 20
 
-// idleFlags are torchrun's flags that change nothing here. They are checked, and it is said why.
+// idleFlags are torchrun's flags that have no effect here. They are checked, and the reason is reported.
 var idleFlags = []*Flag{
-	{Name: "monitor-interval", Word: "SECONDS", Usage: "accepted; an exit is seen at once", idle: "an exit is seen at once, not polled for",
-		set: spanOf(0, func(o *Options) *time.Duration { return &o.ignoredSpan })},
-	{Name: "start-method", Word: "HOW", Usage: "accepted; each worker is a program of its own",
-		idle: "it is about Python functions, and each worker is a program of its own",
+	{Name: "monitor-interval", Word: "SECONDS", Usage: "accepted; an exit is noticed at once",
+		idle: "an exit is noticed at once, without polling",
+		set:  spanOf(0, func(o *Options) *time.Duration { return &o.ignoredSpan })},
+	{Name: "start-method", Word: "HOW", Usage: "accepted; each worker is a separate program",
+		idle: "it applies to Python functions, and each worker is a separate program",
 		set:  wordOf(func(o *Options) *string { return &o.startMethod }, "spawn", "fork", "forkserver")},
 	{Name: "event-log-handler", Word: "NAME", Usage: "accepted; events are in the run directory's ledger",
 		idle: "events go to the run directory's ledger.jsonl", set: textOf(func(o *Options) *string { return &o.ignored })},
 	{Name: "logs-specs", Word: "NAME", Usage: "accepted; it names Python code",
-		idle: "it names Python code; --log-dir, --tee and --redirects say what becomes of output",
+		idle: "it names Python code; --log-dir, --tee and --redirects control the output",
 		set:  textOf(func(o *Options) *string { return &o.ignored })},
 }
 
@@ -138,26 +139,26 @@ func filtersOf(field func(*Options) *[]string) setter {
 	}
 }
 
-// Flag is one flag of run. The flag package of the other commands does not do here: torchrun takes -r3 and -mr 3 but
-// no -nnodes, its flags may be cut short, and its lines end at the script, whose own flags may have the same names.
+// Flag is one flag of run. The flag package of the other commands is not suitable: torchrun accepts -r3 and -mr 3 but not -nnodes, its
+// flags may be abbreviated, and its lines end at the script, whose own flags may have the same names.
 type Flag struct {
-	Name  string // with dashes; underscores do for them
+	Name  string // with dashes; underscores are accepted instead
 	Short byte   // 0: none
-	Word  string // what stands for its value in help; "": a switch
+	Word  string // stands for the value in help; "": a switch
 	Usage string
-	own   bool   // torchrun does not have it: no PET_ variable, no short form of the name
-	blank bool   // the empty text is a value of its own
-	off   bool   // a switch that is on by itself at times: --NAME=false turns it off
-	Old   string // its name in older versions, written whole; "": none
-	also  string // a second variable of torchrun's, which PET_ goes before; "": none
-	idle  string // why it changes nothing here; "": it does
+	own   bool   // torchrun does not have it: no PET_ variable, no abbreviation of the name
+	blank bool   // the empty text is a valid value
+	off   bool   // a switch that may be on by default: --NAME=false turns it off
+	Old   string // its name in older versions, which cannot be abbreviated; "": none
+	also  string // a second variable of torchrun; PET_ takes precedence; "": none
+	idle  string // why it has no effect here; "": it has
 	set   func(o *Options, text string) error
 }
 
-// IsSwitch tells whether the flag takes no value.
+// IsSwitch reports whether the flag takes no value.
 func (f *Flag) IsSwitch() bool { return f.Word == "" }
 
-// variables are the environment variables that say what the flag's absence leaves open, the first one first.
+// variables returns the environment variables that replace a missing flag, in order of precedence.
 func (f *Flag) variables() (names []string) {
 	for _, name := range []string{f.variable(), f.also} {
 		if name != "" {
@@ -167,7 +168,7 @@ func (f *Flag) variables() (names []string) {
 	return names
 }
 
-// variable is torchrun's own for the flag; "": none.
+// variable returns torchrun's own variable for the flag, or "".
 func (f *Flag) variable() string {
 	if f.own {
 		return ""
@@ -175,7 +176,7 @@ func (f *Flag) variable() string {
 	return "PET_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// flagNamed is the flag with a name in either spelling; nil where there is none.
+// flagNamed returns the flag with a name in either spelling, or nil.
 func flagNamed(name string) *Flag {
 	name = strings.ReplaceAll(name, "_", "-")
 	i := slices.IndexFunc(Flags, func(f *Flag) bool { return name == f.Name || name == f.Old && f.Old != "" })
@@ -185,7 +186,7 @@ func flagNamed(name string) *Flag {
 	return Flags[i]
 }
 
-// flagShort is the flag of one letter; nil where there is none.
+// flagShort returns the flag of one letter, or nil.
 func flagShort(letter byte) *Flag {
 	i := slices.IndexFunc(Flags, func(f *Flag) bool { return f.Short == letter && letter != 0 })
 	if i < 0 {
@@ -194,8 +195,8 @@ func flagShort(letter byte) *Flag {
 	return Flags[i]
 }
 
-// flagsFrom are those of torchrun's flags whose names begin like that: it takes a name that is cut short where
-// only one can be meant. Flags of ddpbatch's own are written whole, so that they take no short name from torchrun's.
+// flagsFrom returns torchrun's flags whose names begin with beginning: torchrun accepts an abbreviation that only one flag matches.
+// ddpbatch's own flags cannot be abbreviated, so that they do not make abbreviations of torchrun's ambiguous.
 func flagsFrom(beginning string) (list []*Flag) {
 	for _, f := range Flags {
 		if !f.own && strings.HasPrefix(f.Name, strings.ReplaceAll(beginning, "_", "-")) {
@@ -205,8 +206,8 @@ func flagsFrom(beginning string) (list []*Flag) {
 	return list
 }
 
-// nearFlag is the name of the flag that is meant by a name that is none: one with a slip, or the beginning of one, be it in the plural
-// (nprocs). "": none is near.
+// nearFlag returns the flag that an unknown name probably means: the name has a typing error, or is the beginning of a flag's name, perhaps
+// in the plural (nprocs). It returns "" if there is none.
 func nearFlag(name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
 	names := make([]string, len(Flags))

@@ -10,11 +10,11 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// line is run's command line, in parts.
+// line is a parsed command line of run.
 type line struct {
 	flags  []setting
-	words  []string // from the first that is no flag: the command, or the script and its arguments
-	dashed bool     // they stood after --
+	words  []string // from the first that is not a flag: the command, or the script and its arguments
+	dashed bool     // they follow --
 	help   bool
 }
 
@@ -25,8 +25,8 @@ type setting struct {
 	value string // "1" and "0" for switches
 }
 
-// parseLine parts a line as torchrun's parser does (argparse, with its rules for short flags, names that are cut
-// short, and words that look like flags), but for what that one passes over.
+// parseLine parses a line as torchrun's parser does (argparse, with its rules for short flags, abbreviated names, and words that look like
+// flags), but rejects what that one ignores.
 func parseLine(words []string) (line line, err error) {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
@@ -59,8 +59,8 @@ func parseLine(words []string) (line line, err error) {
 	return line, nil
 }
 
-// parseWord parts one word that begins with a dash: a long flag, or one or more short ones. needs tells that the
-// value of the last one is the next word.
+// parseWord parses one word that begins with a dash: a long flag, or one or more short ones. needs reports whether the value of the last
+// one is the next word.
 func parseWord(word string) (settings []setting, needs bool, err error) {
 	name, value, hasValue := strings.Cut(word, "=")
 	if !strings.HasPrefix(word, "--") {
@@ -78,11 +78,11 @@ func parseWord(word string) (settings []setting, needs bool, err error) {
 	case f.off && hasValue && (value == "true" || value == "false"):
 		s.value = map[string]string{"true": "1", "false": "0"}[value]
 	case f.off && hasValue:
-		return nil, false, &usage.Error{Message: fmt.Sprintf("%s is true or false, and not %q", name, value), Hint: "write " + name +
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s must be true or false, not %q", name, value), Hint: "write " + name +
 			"=false to turn it off"}
 	case f.IsSwitch() && hasValue:
-		return nil, false, &usage.Error{Message: fmt.Sprintf("%s takes no value, and not %q", name, value),
-			Hint: "write it alone, or leave it out"}
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s does not take a value, but has %q", name, value),
+			Hint: "write it without a value, or leave it out"}
 	case f.IsSwitch():
 		s.value = "1"
 	case hasValue && value == "" && !f.blank:
@@ -93,10 +93,10 @@ func parseWord(word string) (settings []setting, needs bool, err error) {
 
 func needsValue(s setting) error {
 	return &usage.Error{Message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.Word),
-		Hint: "where it begins with a dash, write " + s.how + "=VALUE"}
+		Hint: "for a value that begins with a dash, write " + s.how + "=VALUE"}
 }
 
-// longFlag finds the flag that a word with two dashes names, whole or cut short.
+// longFlag finds the flag that a word with two dashes names, possibly abbreviated.
 func longFlag(word string) (*Flag, error) {
 	name := word[2:]
 	if f := flagNamed(name); f != nil {
@@ -123,7 +123,7 @@ func listFlags(flags []*Flag) string {
 	return strings.Join(names, " or ")
 }
 
-// parseShortFlags parts -m, -r3, -r=3, -mt3: switches, and one that takes the rest of the word for its value.
+// parseShortFlags parses -m, -r3, -r=3, -mt3: switches, and possibly a flag whose value is the rest of the word.
 func parseShortFlags(word string) (settings []setting, needs bool, err error) {
 	for i := 1; i < len(word); i++ {
 		f := flagShort(word[i])
@@ -156,8 +156,8 @@ func noShortFlag(word, how string) error {
 	return &usage.Error{Message: fmt.Sprintf("run has no flag %q (in %q)", how, word), Hint: hint}
 }
 
-// looksLikeFlag reports whether a word cannot be the value of the flag before it: argparse takes negative numbers
-// and words with spaces for values.
+// looksLikeFlag reports whether a word cannot be the value of the flag before it. As in argparse, negative numbers and words with spaces
+// can be values.
 func looksLikeFlag(word string) bool {
 	if len(word) < 2 || word[0] != '-' || strings.Contains(word, " ") {
 		return false
@@ -166,11 +166,11 @@ func looksLikeFlag(word string) bool {
 	return err != nil
 }
 
-// A Setting is one flag of a command line with its value, which nobody has looked at; "1" and "0" of a switch.
+// A Setting is one flag of a command line with its value, which has not been checked. The value of a switch is "1" or "0".
 type Setting struct{ Name, Value string }
 
-// Split parts a command line of torchrun's into its flags, by their whole names, and the command with its arguments. dashed tells that the
-// command stood after --.
+// Split splits a command line of torchrun into its flags, with their full names, and the command with its arguments. dashed reports whether
+// the command follows --.
 func Split(words []string) (flags []Setting, command []string, dashed bool, err error) {
 	line, err := parseLine(words)
 	if err != nil {
@@ -182,7 +182,7 @@ func Split(words []string) (flags []Setting, command []string, dashed bool, err 
 	return flags, line.words, line.dashed, nil
 }
 
-// IsLauncher reports whether a word of a command is a program, or a module of Python's, that starts ranks itself.
+// IsLauncher reports whether a word of a command is a program or Python module that starts ranks itself.
 func IsLauncher(word string) bool { return isLauncher(word) }
 
 // IsInterpreter reports whether a word of a command is Python itself: python3, /usr/bin/python3.12.
@@ -194,5 +194,5 @@ func IsSwitch(name string) bool {
 	return f != nil && f.IsSwitch()
 }
 
-// IsWrapper reports whether a word names a program that runs the command behind its own flags, in a container or the like.
+// IsWrapper reports whether a word names a program that runs the command after its own flags, for example in a container.
 func IsWrapper(word string) bool { return slices.Contains(wrappers, path.Base(word)) }

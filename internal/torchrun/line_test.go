@@ -106,8 +106,8 @@ func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 		"--no x":                         "--no may mean --node-rank or --no-python; write it whole",
 		"--ta x":                         "no flag --ta", // of ddpbatch's own flags none can be cut short
 		"--torch x":                      "no flag --torch",
-		"--standalone=1 x":               `--standalone takes no value, and not "1"`,
-		"--role --tee 3 x":               "--role needs a value: NAME; where it begins with a dash, write --role=VALUE",
+		"--standalone=1 x":               `--standalone does not take a value, but has "1"`,
+		"--role --tee 3 x":               "--role needs a value: NAME; for a value that begins with a dash, write --role=VALUE",
 		"--role -- x":                    "--role needs a value",
 		"--nproc-per-node xpu x":         "Intel's GPUs, which ddpbatch cannot count: write their number",
 		"--role=-x --role=y x":           `--role is given twice, as "-x" and as "y"`,
@@ -231,19 +231,19 @@ func TestContradictingFlagsAreRefused(t *testing.T) {
 		"-m --no-python x":                           "-m and --no-python contradict each other",
 		"-m --run-path /x":                           "-m and --run-path contradict",
 		"--use-env --pass-local-rank x":              "--use-env and --pass-local-rank contradict",
-		"--standalone --nnodes 2 x":                  "--standalone is one node, and --nnodes says 2",
-		"--standalone --nnodes 1:4 x":                "--standalone is one node, and --nnodes says 4",
+		"--standalone --nnodes 2 x":                  "--standalone means one node, but --nnodes is 2",
+		"--standalone --nnodes 1:4 x":                "--standalone means one node, but --nnodes is 4",
 		"--nnodes 2 --node-rank 2 x":                 "--node-rank is 2; it must be 0 to 1",
 		"--interface ib0 --local-addr 10.0.0.1 x":    "--interface and --local-addr contradict",
 		"--gpus all --virtual-local-rank x":          "--virtual-local-rank and --gpus contradict",
-		"--master-addr n1 --rdzv-endpoint n2:3 x":    "--rdzv-endpoint says n2:3",
-		"--master-port 29500 --rdzv-endpoint n2:3 x": "--rdzv-endpoint says n2:3",
+		"--master-addr n1 --rdzv-endpoint n2:3 x":    "--rdzv-endpoint is n2:3",
+		"--master-port 29500 --rdzv-endpoint n2:3 x": "--rdzv-endpoint is n2:3",
 	} {
 		if got := refusal(t, noEnviron, strings.Fields(line)...); !strings.Contains(got, want) {
 			t.Errorf("%q: %s; want %s", line, got, want)
 		}
 	}
-	if got := refusal(t, oneVariable("PET_NNODES", "2"), "--standalone", "x"); !strings.Contains(got, "PET_NNODES says 2") {
+	if got := refusal(t, oneVariable("PET_NNODES", "2"), "--standalone", "x"); !strings.Contains(got, "PET_NNODES is 2") {
 		t.Errorf("a variable against a flag: %s", got)
 	}
 	for _, line := range []string{"--run-path --no-python /x", "--rdzv-backend c10d --rdzv-endpoint n2:3 --master-addr n1 x",

@@ -15,11 +15,11 @@ import (
 	streams "ddpbatch/mpi/launch/output"
 )
 
-// Options are run's flags, and torchrun's PET_ variables where the flags say nothing.
+// Options holds run's flags, and torchrun's PET_ variables for missing flags.
 type Options struct {
-	given map[string]string // by flag: how it was given, --nnodes or PET_NNODES
+	given map[string]string // for each flag how it was given: --nnodes or PET_NNODES
 
-	// how many, and how they meet
+	// number of nodes and workers, and how they meet
 	Nproc       string // "": not given
 	Nodes       NodeRange
 	NodeRank    int
@@ -31,9 +31,9 @@ type Options struct {
 	Interface   string
 	JoinTimeout time.Duration // 0: not given
 
-	// what a worker is
+	// the workers' command and environment
 	Command          []string
-	Dashed           bool // the command stood after --
+	Dashed           bool // the command follows --
 	Module           bool
 	NoPython         bool
 	RunPath          bool
@@ -44,22 +44,22 @@ type Options struct {
 	GPUs, NUMA       string
 	VirtualLocalRank bool
 
-	// what becomes of its output
+	// the workers' output
 	LogDir string
 	Output streams.Config
 
-	// when it ends
+	// the workers' end
 	MaxRestarts     int
 	ShutdownTimeout time.Duration
 	Hang            time.Duration
 	Signals         []syscall.Signal
 
-	startMethod string // torchrun checks it, and so do we
-	ignored     string // of the flags that change nothing
+	startMethod string // only checked, as torchrun does
+	ignored     string // of the flags without effect
 	ignoredSpan time.Duration
 }
 
-// Parse reads run's command line. help tells that it asks for help.
+// Parse parses run's command line. help reports whether it asks for help.
 func Parse(words []string, lookup func(string) (string, bool)) (o Options, help bool, err error) {
 	line, err := parseLine(words)
 	if err != nil || line.help {
@@ -90,7 +90,7 @@ func Parse(words []string, lookup func(string) (string, bool)) (o Options, help 
 	return o, false, o.check()
 }
 
-// setFromVariables looks for a flag that the command line left out.
+// setFromVariables looks up a missing flag in its variables.
 func (o *Options) setFromVariables(f *Flag, lookup func(string) (string, bool)) error {
 	if o.Has(f.Name) {
 		return nil
@@ -108,16 +108,16 @@ func (o *Options) set(s setting) error {
 		return usage.Errorf("%s: %v", s.how, err)
 	}
 	if s.flag.IsSwitch() && s.value == "0" && !s.flag.off {
-		return nil // as if it were not there
+		return nil // as if it were not set
 	}
 	o.given[s.flag.Name] = s.how
 	return nil
 }
 
-// Has tells whether a flag was given, in any way.
+// Has reports whether a flag was given, by itself or by a variable.
 func (o *Options) Has(name string) bool { _, given := o.given[name]; return given }
 
-// How is a flag as it was given.
+// How returns a flag as it was given.
 func (o *Options) How(name string) string {
 	if how := o.given[name]; how != "" {
 		return how
@@ -125,7 +125,7 @@ func (o *Options) How(name string) string {
 	return "--" + name
 }
 
-// check finds flags that contradict each other, wherever they are to run.
+// check finds flags that contradict each other, independent of where they run.
 func (o *Options) check() error {
 	clash := func(a, b, hint string) error {
 		return &usage.Error{Message: o.How(a) + " and " + o.How(b) + " contradict each other", Hint: hint}
@@ -139,20 +139,20 @@ func (o *Options) check() error {
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return usage.Errorf("the command to run is empty")
 	case o.UseEnv && o.PassLocalRank:
-		return clash("use-env", "pass-local-rank", "the first one is what run does by itself")
+		return clash("use-env", "pass-local-rank", "run always does what the first one says")
 	case o.Standalone && nodes > 1:
-		return usage.Errorf("%s is one node, and %s says %d; leave one of them out", o.How("standalone"), o.How("nnodes"), nodes)
+		return usage.Errorf("%s means one node, but %s is %d; leave one of them out", o.How("standalone"), o.How("nnodes"), nodes)
 	case o.NodeRank >= nodes && o.Nodes.Max > 0:
 		return usage.Errorf("%s is %d; it must be 0 to %d (--nnodes is %d)", o.How("node-rank"), o.NodeRank, nodes-1, nodes)
 	case o.Has("interface") && o.Has("local-addr"):
-		return clash("interface", "local-addr", "either says which network to use")
+		return clash("interface", "local-addr", "each of them selects the network")
 	case o.VirtualLocalRank && o.GPUs == "all":
-		return clash("virtual-local-rank", "gpus", "the first one shows one GPU to each worker")
+		return clash("virtual-local-rank", "gpus", "the first one already shows one GPU to each worker")
 	}
 	return o.checkEndpoint()
 }
 
-// checkEndpoint lets --rdzv-endpoint say what --master-addr and --master-port do, as the static back end has it.
+// checkEndpoint takes --master-addr and --master-port from --rdzv-endpoint, as the static backend does.
 func (o *Options) checkEndpoint() error {
 	if o.Standalone || o.Rendezvous.Host == "" || o.Rendezvous.Backend == C10d {
 		return nil
@@ -160,7 +160,7 @@ func (o *Options) checkEndpoint() error {
 	if o.Has("master-addr") && o.MasterAddr != o.Rendezvous.Host || o.Has("master-port") && o.Rendezvous.Port >= 0 &&
 		o.MasterPort != o.Rendezvous.Port {
 		return &usage.Error{
-			Message: fmt.Sprintf("%s says %s, and %s and %s say %s:%d", o.How("rdzv-endpoint"),
+			Message: fmt.Sprintf("%s is %s, but %s and %s say %s:%d", o.How("rdzv-endpoint"),
 				JoinEndpoint(o.Rendezvous.Host, o.Rendezvous.Port),
 				o.How("master-addr"), o.How("master-port"), o.MasterAddr, o.MasterPort),
 			Hint: "leave the endpoint out",
@@ -173,16 +173,16 @@ func (o *Options) checkEndpoint() error {
 	return nil
 }
 
-// NprocOf is how many workers a node runs: what the flags say, or else what the job does.
+// NprocOf returns how many workers a node runs, according to the flags or else to the job.
 func (o *Options) NprocOf(job launch.Nproc) launch.Nproc {
 	if o.Nproc == "" {
 		return job
 	}
-	n, _ := launch.ParseNproc(o.Nproc) // its setter has read it
+	n, _ := launch.ParseNproc(o.Nproc) // its setter has checked it
 	return n
 }
 
-// WantsFiles tells whether output is to go to files at all.
+// WantsFiles reports whether any output is to go to files.
 func (o *Options) WantsFiles() bool {
 	return wantsFiles(o.Output.Tees) || wantsFiles(o.Output.Redirects) || len(o.Output.OutFilters)+len(o.Output.ErrFilters) > 0
 }
@@ -199,31 +199,32 @@ func wantsFiles(m streams.Map) bool {
 	return false
 }
 
-// Notes tell which of the options change nothing in any run, and why. comes: the agents of the run are numbered as they come.
+// Notes returns which of the options never have an effect, and why. comes reports whether the agents of the run are numbered in the order
+// in which they arrive.
 func (o *Options) Notes(environ []string, comes bool) (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, f := range idleFlags {
 		if o.Has(f.Name) {
-			note("%s changes nothing: %s", o.How(f.Name), f.idle)
+			note("%s has no effect: %s", o.How(f.Name), f.idle)
 		}
 	}
 	keys := o.Rendezvous.Conf.Idle
 	if o.Rendezvous.Conf.IsHost != nil && !comes {
-		keys = append(slices.Clone(keys), "is_host") // there is one node, or they have numbers
+		keys = append(slices.Clone(keys), "is_host") // there is one node, or the nodes have numbers
 	}
 	if len(keys) > 0 {
 		note("%s: %s: nothing here depends on it", o.How("rdzv-conf"), strings.Join(keys, ", "))
 	}
 	for name, near := range nearVariables(environ) {
-		note("%s is no variable of run's: did you mean %s?", name, near)
+		note("%s is not a variable of run: did you mean %s?", name, near)
 	}
 	if o.meantPython() {
-		note("what stands after -- is run as it is; without --, Python runs %s", o.Command[0])
+		note("the command after -- is run as it is; without --, Python runs %s", o.Command[0])
 	}
 	return notes
 }
 
-// nearVariables are the variables whose names are nearly torchrun's, and those that are meant: they change nothing.
+// nearVariables returns variables whose names are nearly torchrun's, with the probable meaning. They have no effect.
 func nearVariables(environ []string) iter.Seq2[string, string] {
 	var known []string
 	for _, f := range Flags {

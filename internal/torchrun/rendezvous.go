@@ -12,7 +12,7 @@ import (
 	words "ddpbatch/internal/text"
 )
 
-// Rendezvous is what torchrun's --rdzv flags say.
+// Rendezvous holds torchrun's --rdzv flags.
 type Rendezvous struct {
 	Backend string // "": not given
 	Host    string // "": no endpoint
@@ -21,28 +21,28 @@ type Rendezvous struct {
 	Conf    RendezvousConf
 }
 
-// RendezvousConf is what --rdzv-conf says. Times are zero where it does not.
+// RendezvousConf holds --rdzv-conf. Times that are not given are zero.
 type RendezvousConf struct {
 	Timeout, JoinTimeout time.Duration
 	LastCall             *time.Duration
 	IsHost               *bool
-	Idle                 []string // keys that change nothing here
+	Idle                 []string // keys that have no effect here
 }
 
 const (
-	C10dPort = 29400 // torchrun's, where the endpoint names none
+	C10dPort = 29400 // torchrun's default port of the endpoint
 	Static   = "static"
 	C10d     = "c10d"
 )
 
-// setBackend takes the backends that can be done without a server of their own.
+// setBackend accepts the backends that do not need a server of their own.
 func setBackend(o *Options, text string) error {
 	switch text {
 	case Static, C10d:
 		o.Rendezvous.Backend = text
 		return nil
 	case "etcd", "etcd-v2", "etcd-server", "zeus", "zeus-adapter", "mast":
-		return fmt.Errorf("%q needs a server that ddpbatch does not talk to: under Slurm leave the --rdzv flags out, "+
+		return fmt.Errorf("%q needs a server that ddpbatch does not support: under Slurm leave the --rdzv flags out, "+
 			"elsewhere write --rdzv-backend c10d --rdzv-endpoint HOST:PORT with the first node's name", text)
 	}
 	return unknownWord(text, []string{Static, C10d})
@@ -56,7 +56,7 @@ func setEndpoint(o *Options, text string) (err error) {
 	return err
 }
 
-// idleConf are keys of torchrun's --rdzv-conf that say how it waits for its own store.
+// idleConf are keys of torchrun's --rdzv-conf that control how it waits for its own store.
 var idleConf = []string{
 	"close_timeout", "read_timeout", "heartbeat_timeout", "keep_alive_interval", "keep_alive_max_attempt",
 	"use_libuv", "rank", "local_addr", "protocol", "cacert", "ssl_cert", "ssl_cert_key",
@@ -74,7 +74,7 @@ func setConf(o *Options, text string) error {
 			return fmt.Errorf("%q of %q is not KEY=VALUE", redact.Text(pair), redact.Text(text))
 		}
 		if slices.Contains(seen, key) {
-			return fmt.Errorf("%q says %s twice", redact.Text(text), key)
+			return fmt.Errorf("%q has %s twice", redact.Text(text), key)
 		}
 		seen = append(seen, key)
 		if err := conf.take(key, value); err != nil {
@@ -101,14 +101,14 @@ func (c *RendezvousConf) take(key, value string) (err error) {
 		c.IsHost = &host
 	case "store_type":
 		if value != "tcp" {
-			err = fmt.Errorf("%q: nodes meet over TCP: leave it out", value)
+			err = fmt.Errorf("%q: nodes meet over TCP; leave it out", value)
 		}
 	default:
 		near := words.Nearest(key, append([]string{"timeout", "join_timeout", "last_call_timeout", "is_host", "store_type"}, idleConf...))
 		if near != "" && near != key {
-			return fmt.Errorf("there is no %s: did you mean %s?", key, near)
+			return fmt.Errorf("%s does not exist: did you mean %s?", key, near)
 		}
-		c.Idle = append(c.Idle, key) // a back end may read keys that nobody else knows
+		c.Idle = append(c.Idle, key) // a backend may read keys that are not known here
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -116,7 +116,7 @@ func (c *RendezvousConf) take(key, value string) (err error) {
 	return nil
 }
 
-// parsePythonBool reads what torchrun takes for is_host: 1, true, t, yes, y and their opposites.
+// parsePythonBool parses the values that torchrun accepts for is_host: 1, true, t, yes, y and their opposites.
 func parsePythonBool(text string) (bool, error) {
 	switch strings.ToLower(text) {
 	case "yes", "y":
@@ -131,7 +131,7 @@ func parsePythonBool(text string) (bool, error) {
 	return v, nil
 }
 
-// JoinEndpoint writes an endpoint whose port may be absent (-1).
+// JoinEndpoint formats an endpoint whose port may be absent (-1).
 func JoinEndpoint(host string, port int) string {
 	if port < 0 {
 		return host

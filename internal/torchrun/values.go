@@ -17,7 +17,7 @@ import (
 	words "ddpbatch/internal/text"
 )
 
-// The setters make a value of run's options from a flag's text, or say what is wrong with it.
+// A setter sets a field of Options from the text of a flag, or returns an error.
 type setter = func(o *Options, text string) error
 
 func switchOf(field func(*Options) *bool) setter {
@@ -32,7 +32,7 @@ func switchOf(field func(*Options) *bool) setter {
 	}
 }
 
-// parsed is for values that a function reads.
+// parsed returns a setter for values that a function parses.
 func parsed[T any](parse func(text string) (T, error), field func(*Options) *T) setter {
 	return func(o *Options, text string) (err error) {
 		*field(o), err = parse(text)
@@ -40,21 +40,21 @@ func parsed[T any](parse func(text string) (T, error), field func(*Options) *T) 
 	}
 }
 
-// numberOf is for whole numbers from 0.
+// numberOf returns a setter for integers from 0 to highest.
 func numberOf(highest int, field func(*Options) *int) setter {
 	return parsed(func(text string) (int, error) { return numberIn(text, 0, highest) }, field)
 }
 
-// numberIn reads a whole number within bounds.
+// numberIn parses an integer within limits.
 func numberIn(text string, lowest, highest int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < lowest || n > highest {
-		return 0, fmt.Errorf("%q is no whole number from %d to %d", text, lowest, highest)
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, lowest, highest)
 	}
 	return n, nil
 }
 
-// longestText is how long a name may be that goes into variables and messages, in bytes.
+// longestText is the largest number of bytes of a name that goes into variables and messages.
 const longestText = 512
 
 func textOf(field func(*Options) *string) setter {
@@ -70,7 +70,7 @@ func textOf(field func(*Options) *string) setter {
 func pathOf(field func(*Options) *string) setter {
 	return func(o *Options, text string) error {
 		if len(text) > 4096 || strings.ContainsRune(text, 0) { // PATH_MAX of limits.h
-			return fmt.Errorf("%.40q is no path: it is longer than 4096 bytes, or has a NUL", text)
+			return fmt.Errorf("%.40q is not a path: it is longer than 4096 bytes, or has a NUL", text)
 		}
 		*field(o) = text
 		return nil
@@ -87,19 +87,19 @@ func wordOf(field func(*Options) *string, known ...string) setter {
 	}
 }
 
-// unknownWord says which words there are, and which one may be meant.
+// unknownWord returns an error that lists the known words, and the one that is probably meant.
 func unknownWord(text string, known []string) error {
 	if near := words.Nearest(text, known); near != "" {
-		return fmt.Errorf("%q is none of %s: did you mean %s?", text, strings.Join(known, ", "), near)
+		return fmt.Errorf("%q is not one of %s: did you mean %s?", text, strings.Join(known, ", "), near)
 	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(known, ", "))
+	return fmt.Errorf("%q is not one of %s", text, strings.Join(known, ", "))
 }
 
 func spanOf(lowest time.Duration, field func(*Options) *time.Duration) setter {
 	return parsed(func(text string) (time.Duration, error) { return parseSpan(text, lowest) }, field)
 }
 
-// spanOrNone takes a second or more, or 0, which means never.
+// spanOrNone accepts a second or more, or 0, which means never.
 func spanOrNone(field func(*Options) *time.Duration) setter {
 	return parsed(func(text string) (time.Duration, error) {
 		if span, err := parseSpan(text, 0); err == nil && span == 0 {
@@ -109,10 +109,10 @@ func spanOrNone(field func(*Options) *time.Duration) setter {
 	}, field)
 }
 
-// longestSpan is more than any job's time: what is beyond are milliseconds, or a slip of the pen.
+// longestSpan is longer than any job. Larger values are milliseconds or typing errors.
 const longestSpan = 366 * 24 * time.Hour
 
-// parseSpan reads a time: seconds, as torchrun has them, or a duration such as 1m30s.
+// parseSpan parses a time: seconds, as in torchrun, or a duration such as 1m30s.
 func parseSpan(text string, lowest time.Duration) (time.Duration, error) {
 	span, err := time.ParseDuration(text)
 	if seconds, failed := strconv.ParseFloat(text, 64); failed == nil {
@@ -123,17 +123,17 @@ func parseSpan(text string, lowest time.Duration) (time.Duration, error) {
 	}
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is no time: write seconds, or a duration such as 90s or 5m", text)
+		return 0, fmt.Errorf("%q is not a time: write seconds, or a duration such as 90s or 5m", text)
 	case span < lowest || span > longestSpan:
 		return 0, fmt.Errorf("%q is not between %v and %v", text, lowest, longestSpan)
 	}
 	return span, nil
 }
 
-// mostNodes is more than there are: what is beyond is a slip of the pen.
+// mostNodes is larger than any cluster. Larger values are typing errors.
 const mostNodes = 1 << 16
 
-// NodeRange is --nnodes: N, or MIN:MAX. Zero: not given.
+// NodeRange is --nnodes: N, or MIN:MAX. The zero value means not given.
 type NodeRange struct{ Min, Max int }
 
 func parseNodes(text string) (r NodeRange, err error) {
@@ -160,11 +160,11 @@ func (r NodeRange) String() string {
 	return fmt.Sprintf("%d:%d", r.Min, r.Max)
 }
 
-// hostPattern is what torchrun takes for a host: labels, an IPv4 or an IPv6 address. Counted
-// repetitions take long to compile, and most processes never ask.
+// hostPattern matches what torchrun accepts as a host: labels, an IPv4 or an IPv6 address. It is compiled when first needed: counted
+// repetitions take long to compile, and most processes never need it.
 var hostPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\w.:%-]{1,255}$`) })
 
-// parseHost reads a name or an address; one of IPv6 may stand in brackets.
+// parseHost parses a name or an address. An IPv6 address may be in brackets.
 func parseHost(text string) (string, error) {
 	host := text
 	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
@@ -176,13 +176,13 @@ func parseHost(text string) (string, error) {
 	return host, nil
 }
 
-// IsIP is net.ParseIP that knows zones (fe80::1%eth0).
+// IsIP reports whether text is an IP address, also with a zone (fe80::1%eth0).
 func IsIP(text string) bool {
 	address, _, _ := strings.Cut(text, "%")
 	return net.ParseIP(address) != nil
 }
 
-// parseEndpoint reads host, host:port, [v6] or [v6]:port. Port -1: not given.
+// parseEndpoint parses host, host:port, [v6] or [v6]:port. A missing port is -1.
 func parseEndpoint(text string) (host string, port int, err error) {
 	text = strings.TrimSpace(text)
 	host, port = text, -1
@@ -199,13 +199,13 @@ func parseEndpoint(text string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// stoppable are the signals that an agent can be told to stop by; others cannot be caught, or mean something else to it.
+// stoppable are the signals by which an agent can be told to stop. Others cannot be caught, or mean something else to it.
 var stoppable = []syscall.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
 	syscall.SIGXCPU, syscall.SIGPWR,
 }
 
-// parseSignals reads SIGTERM,INT,...
+// parseSignals parses SIGTERM,INT,...
 func parseSignals(text string) (list []syscall.Signal, err error) {
 	names := make([]string, len(stoppable))
 	for i, sig := range stoppable {
