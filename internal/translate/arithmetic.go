@@ -6,7 +6,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// arithmetic works out an expression whose numbers are known.
+// arithmetic evaluates an expression if its numbers are known.
 func (e *expander) arithmetic(x syntax.ArithmExpr) (int64, bool) {
 	switch x := x.(type) {
 	case *syntax.ParenArithm:
@@ -34,7 +34,7 @@ func (e *expander) arithmetic(x syntax.ArithmExpr) (int64, bool) {
 	return 0, false
 }
 
-// compute takes numbers that are small enough for one product to fit; a larger result is none.
+// compute accepts numbers that are small enough for one product to fit. ok is false for a larger result.
 func compute(op syntax.BinAritOperator, a, b int64) (n int64, ok bool) {
 	switch {
 	case op == syntax.Add:

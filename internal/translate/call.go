@@ -30,14 +30,14 @@ func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item
 	case strength(words) > notLaunched && !t.functions[program]:
 		return []item{t.launchItem(it, s, cmd, words)}
 	case program == "trap":
-		return untranslated("a trap: ddpbatch warns the ranks before the end (launch.warn_signal), and requeues (requeue.on)")
+		return untranslated("a trap: ddpbatch itself warns the ranks before the end (launch.warn_signal) and requeues (requeue.on)")
 	case program == "wait":
 		it.kind, it.why = isLeftOut, "ddpbatch waits for its ranks"
 		return []item{it}
 	case s.Background:
 		return untranslated("a background process")
 	case torchrun.IsStarter(program):
-		return untranslated("it is a step of its own, and ddpbatch starts one step")
+		return untranslated("this is a separate step, but ddpbatch starts only one")
 	case t.functions[program]:
 		return untranslated("it calls a function of the script")
 	case slices.Contains(endsShell, program):
@@ -54,7 +54,7 @@ func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item
 	return []item{it}
 }
 
-// writesFile reports whether a redirection makes a file, which what follows may read.
+// writesFile reports whether a redirection creates a file, which later commands may read.
 func (t *translation) writesFile(r *syntax.Redirect) bool {
 	switch r.Op {
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
@@ -63,9 +63,9 @@ func (t *translation) writesFile(r *syntax.Redirect) bool {
 	return false
 }
 
-// setupItem reads what [setup] has a key for.
+// setupItem reads commands for which [setup] has a key.
 func (t *translation) setupItem(it item, program string, words []field) item {
-	constants := make([]string, len(words)) // "" where only the shell knows it
+	constants := make([]string, len(words)) // "" if only the shell knows it
 	for i, w := range words {
 		constants[i], _ = w.constant()
 	}
@@ -99,18 +99,18 @@ var condaHook = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`conda['"]? +['"]?shell\.(?:bash|posix)['"]? +['"]?hook`)
 })
 
-// moduleFiles define "module"; the batch script reads them where it is not there.
+// moduleFiles define "module"; the batch script reads them if it is not defined.
 var moduleFiles = []string{"/etc/profile.d/modules.sh", "/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh"}
 
-// fits reports whether a job file takes a setup with these texts.
+// fits reports whether a setup with these texts is valid in a job file.
 func fits(setup slurm.Setup, texts ...string) bool {
 	return setup.Validate() == nil && !slices.ContainsFunc(texts, func(text string) bool { return !isLine(text) })
 }
 
-// moduleWords are what ml takes for a command of module's, and not for the name of a module.
+// moduleWords are words that ml takes for commands of module, and not for names of modules.
 var moduleWords = strings.Fields("purge use unuse unload swap restore reset save spider show help")
 
-// moduleItem reads a line of module's, or of its short form ml.
+// moduleItem reads a line of module, or of its short form ml.
 func moduleItem(it item, program string, arguments []string) item {
 	switch {
 	case arguments[0] == "load" || arguments[0] == "add":
@@ -127,7 +127,7 @@ func moduleItem(it item, program string, arguments []string) item {
 	return it
 }
 
-// suffix is the constant end of a word.
+// suffix returns the constant end of a word.
 func suffix(f field) string {
 	if len(f) == 0 || f[len(f)-1].dynamic {
 		return ""
@@ -135,7 +135,7 @@ func suffix(f field) string {
 	return f[len(f)-1].text
 }
 
-// path is a word as a path of a job file, which knows no variables but the home folder.
+// path returns a word as a path of a job file, where ~ is the only variable part.
 func (t *translation) path(f field) (string, bool) {
 	home := ""
 	if len(f) > 0 && f[0].dynamic && (f[0].text == "${HOME}" || f[0].text == "$HOME") {
@@ -151,7 +151,7 @@ func (t *translation) path(f field) (string, bool) {
 	return home + text, isLine(home + text)
 }
 
-// launchItem is a command that may be the launch line.
+// launchItem reads a command that may be the launch line.
 func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, words []field) item {
 	if inFlags := t.launcherFields(cmd.Args); strength(inFlags) == fromLauncher {
 		words = inFlags
@@ -168,7 +168,7 @@ func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, 
 		out = append(out, t.source(r))
 	}
 	if len(in) > 0 {
-		it.notes = append(it.notes, "not translated: "+quoted(strings.Join(in, " "))+": ranks read nothing from standard input")
+		it.notes = append(it.notes, "not translated: "+quoted(strings.Join(in, " "))+": the ranks' standard input is empty")
 	}
 	if len(out) > 0 {
 		it.notes = append(it.notes, "left out: "+quoted(strings.Join(out, " "))+": the ranks' output is in the run directory")
@@ -176,8 +176,8 @@ func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, 
 	return it
 }
 
-// launcherFields expands the words of a launcher. What stands before its script or module are flags, which it reads and the ranks do not:
-// values are put in their place even where only the job knows a part of them.
+// launcherFields expands the words of a launcher. The words before its script or module are flags, which the launcher reads and the ranks
+// do not. In them, variables are replaced by their values even if only the job knows a part of these.
 func (t *translation) launcherFields(list []*syntax.Word) (all []field) {
 	e := t.launcherExpander()
 	launched := false
@@ -195,7 +195,7 @@ func (t *translation) launcherFields(list []*syntax.Word) (all []field) {
 	return all
 }
 
-// assignmentsAlone reads the variables before a command, which do not outlive it.
+// assignmentsAlone reads the variables before a command, which are set only for that command.
 func (t *translation) assignmentsAlone(it item, assigns []*syntax.Assign) []item {
 	before := make(map[string]variable, len(t.variables))
 	for name, v := range t.variables {

@@ -24,7 +24,7 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"modules behind an environment": {"#SBATCH -N1\nmodule load a\nsource activate e\nmodule load b c\nsrun python t.py\n",
 			[]string{`modules = ["a"]`, `conda = "e"`, `script = ["module load b c"]`}, ""},
 		"options that sbatch does not read": {"#SBATCH -N1\necho x\n#SBATCH --mem=1G\nsrun python t.py\n",
-			[]string{"# line 4: left out: #SBATCH --mem=1G: sbatch reads none behind the first command"}, "\nmem ="},
+			[]string{"# line 4: left out: #SBATCH --mem=1G: sbatch reads no options after the first command"}, "\nmem ="},
 		"an array that only the job knows": {"#SBATCH -N1\nA=(--lr $(cat lr))\nsrun python t.py \"${A[@]}\"\n",
 			[]string{`script = ["A=(--lr $(cat lr))", "export A_ARRAY=$(declare -p A)"]`,
 				`"eval \"$A_ARRAY\"\nexec python t.py \"${A[@]}\""`, "# line 4: A comes from setup.script as A_ARRAY"}, ""},
@@ -53,7 +53,7 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"an array with a secret": {"#SBATCH -N1\nA=(--api-key q7Zx91Lmn4Rt $(cat a))\nsrun python t.py ${A[@]}\n",
 			[]string{"not copied"}, "q7Zx"},
 		"an array that nothing needs": {"#SBATCH -N1\nnodes=( $(scontrol show hostnames) )\nsrun python t.py\n",
-			[]string{"# line 3: left out: nodes=( $(scontrol show hostnames) ): nothing here needs it"}, ""},
+			[]string{"# line 3: left out: nodes=( $(scontrol show hostnames) ): it is not needed here"}, ""},
 		"a launcher in a variable": {"#SBATCH -N2\nL=\"accelerate launch --num_processes $((2 * G)) --main_process_ip $(head -1 h)\"\n" +
 			"srun $L t.py\n", []string{`"t.py"`, "--num_processes"}, `${L}`},
 		"a folder that has to be there": {"#SBATCH -N1\ncd /proj/x || exit 1\nsrun python t.py\n",
@@ -70,7 +70,7 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"options that do not begin their lines": {"  #SBATCH --mem=1G\n#SBATCH -N1\n##SBATCH --mem=2G\nif true; then\n  #SBATCH " +
 			"--mem=3G\n  echo x\nfi\n" +
 			"srun python t.py\n#SBATCH --mem=4G\n",
-			[]string{"# line 2: left out: #SBATCH --mem=1G: sbatch reads those alone that begin their line",
+			[]string{"# line 2: left out: #SBATCH --mem=1G: sbatch reads options only at the beginning of a line",
 				"# line 6: left out: #SBATCH --mem=3G: sbatch reads none behind",
 				"# line 10: left out: #SBATCH --mem=4G: sbatch reads none behind"},
 			"##SBATCH"},
@@ -91,7 +91,7 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"a launcher that is a module": {"#SBATCH -N1\nA=\"--rdzv_id $(date +%s)\"\nsrun python -m torch.distributed.run $A t.py\n",
 			[]string{`command = ["python", "-u", "t.py"]`}, "not translated"},
 		"what each rank would run": {"#SBATCH -N1\nC=\"torchrun --nproc_per_node $((G * 2)) t.py --name $(date +%s)\"\nsrun $C\n",
-			[]string{"# line 4: not translated: $(date +%s): each rank does this, where the script does it once: set it in setup.script"},
+			[]string{"# line 4: not translated: $(date +%s): each rank would do this, but the script does it once: set it in setup.script"},
 			""},
 		"what each rank would draw": {"#SBATCH -N1\nsrun python t.py --seed $RANDOM --port $((RANDOM % 9))\n",
 			[]string{"# line 3: not translated: ${RANDOM}: each rank", "# line 3: not translated: $((RANDOM % 9)): each rank"}, ""},

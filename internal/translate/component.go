@@ -15,7 +15,8 @@ type component struct {
 	section
 }
 
-// readComponents takes the further components out of a script's options. What Slurm takes of no heterogeneous job is an error.
+// readComponents takes the further components out of a script's options. It returns an error for options that Slurm does not accept for a
+// heterogeneous job.
 func (t *translation) readComponents(options []slurm.Given) error {
 	nodes := t.asked.nodes
 	for part := 1; ; part++ {
@@ -36,14 +37,14 @@ func (t *translation) readComponents(options []slurm.Given) error {
 	case array:
 		return errors.New("sbatch refuses an array of heterogeneous jobs")
 	case len(t.components) >= slurm.MaxHetSize:
-		return fmt.Errorf("the script has %d components, and sbatch takes at most %d", len(t.components)+1, slurm.MaxHetSize)
+		return fmt.Errorf("the script has %d components, but sbatch accepts at most %d", len(t.components)+1, slurm.MaxHetSize)
 	case nodes > slurm.MaxNodes:
-		return fmt.Errorf("the script asks for %d nodes, and Slurm gives a job at most %d", nodes, slurm.MaxNodes)
+		return fmt.Errorf("the script requests %d nodes, but Slurm gives a job at most %d", nodes, slurm.MaxNodes)
 	}
 	return nil
 }
 
-// componentKeys writes what the script asks for each further component. counts are the ranks of the first one's nodes.
+// componentKeys writes what the script requests for each further component. counts are the ranks of the first one's nodes.
 func (t *translation) componentKeys(counts []int) {
 	if len(t.components) == 0 {
 		return
@@ -51,15 +52,15 @@ func (t *translation) componentKeys(counts []int) {
 	l := &t.line
 	switch groups := t.hetGroups(); {
 	case len(groups) == 0:
-		l.notes = append(l.notes, "the script starts this on the first component alone: here it runs on all of them")
+		l.notes = append(l.notes, "the script starts this only on the first component; here it runs on all of them")
 	case len(groups) < len(t.components)+1:
-		l.notes = append(l.notes, fmt.Sprintf("the script starts this on %s of %d: here it runs on all of them",
+		l.notes = append(l.notes, fmt.Sprintf("the script starts this on %s of %d; here it runs on all of them",
 			words.Plural(len(groups), "component"), len(t.components)+1))
 	}
 	for _, c := range t.components {
 		c.put("nodes", c.asked.nodes, "")
 		if c.asked.ranged {
-			c.note(0, "the least number of nodes that the script asks for: a component has no range")
+			c.note(0, "the least number of nodes that the script requests; a component cannot have a range")
 		}
 		t.componentRanks(c, counts)
 		for _, g := range c.asked.options {
@@ -68,7 +69,8 @@ func (t *translation) componentKeys(counts []int) {
 	}
 }
 
-// hetGroups are the components that srun starts its tasks on, "0,2-3"; none: it does not say so, which means the first.
+// hetGroups returns the components on which srun starts its tasks, "0,2-3". It returns none if srun does not name them, which means the
+// first one.
 func (t *translation) hetGroups() []int {
 	for _, g := range t.line.srun {
 		if g.Name == "het-group" {
@@ -80,7 +82,7 @@ func (t *translation) hetGroups() []int {
 	return nil
 }
 
-// cutAtColon leaves what srun starts on its first group of components: what stands behind a colon is another command, of others.
+// cutAtColon keeps only the command that srun starts on its first group of components. After a colon comes a command for other components.
 func (t *translation) cutAtColon() {
 	l := &t.line
 	at := slices.Index(l.command, ":")
@@ -88,12 +90,13 @@ func (t *translation) cutAtColon() {
 		return
 	}
 	l.command = l.command[:at]
-	l.notes = append(l.notes, "not translated: behind a colon, what srun starts on other components: all ranks run one command here")
+	l.notes = append(l.notes, "not translated: the commands after a colon, which srun starts on other components: "+
+		"here all ranks run one command")
 }
 
-// componentRanks writes the ranks of a component's nodes, and the cores of each.
+// componentRanks writes the ranks of a component's nodes, and the cores of each rank.
 func (t *translation) componentRanks(c *component, counts []int) {
-	ranks := 0 // not known
+	ranks := 0 // 0: not known
 	if len(counts) == 1 {
 		ranks = counts[0]
 	}
@@ -105,10 +108,10 @@ func (t *translation) componentRanks(c *component, counts []int) {
 			ranks = 0
 		case most != ranks:
 			ranks = most
-			c.put("nproc_per_node", ranks, "a rank for each task")
+			c.put("nproc_per_node", ranks, "one rank per task")
 		}
 		if len(c.asked.tasks) > 1 {
-			c.note(0, "the script's tasks are not as many on each of these nodes")
+			c.note(0, "the script's number of tasks differs between these nodes")
 		}
 	}
 	cores := c.asked.most() * max(1, c.asked.cpus)
@@ -120,7 +123,7 @@ func (t *translation) componentRanks(c *component, counts []int) {
 	}
 }
 
-// componentOption writes one more option of a component's.
+// componentOption writes one more option of a component.
 func (t *translation) componentOption(c *component, g slurm.Given) {
 	word := quoted(g.Word())
 	switch {
@@ -135,6 +138,6 @@ func (t *translation) componentOption(c *component, g slurm.Given) {
 		c.note(g.Line, "not translated: %s: it may hold a secret", word)
 	case slices.Contains(slurm.ComponentKeys(), optionKey(g.Name)) && typed(&c.section, g):
 	default:
-		c.note(g.Line, "not translated: %s: no key of a component; [slurm] is for all of them", word)
+		c.note(g.Line, "not translated: %s: a component has no key for this; [slurm] applies to all components", word)
 	}
 }

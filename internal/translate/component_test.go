@@ -20,7 +20,7 @@ func TestComponentsComeOut(t *testing.T) {
 			[]int{4, 2, 2}, "task", []string{"cpus_per_task = 3", "gpus_per_task = 1", `mem = "9G"`, "nproc_per_node = 2"}},
 		"a launcher": {"-N1\n#SBATCH hetjob\n#SBATCH -N2 --gpus-per-task=4 --time=5 -o x",
 			"srun --het-group=0,1 torchrun --nproc-per-node 4 x.py",
-			[]int{4}, "agent", []string{"gpus_per_node = 4", "not translated: --time=5: no key of a component", "--output=x is left out"}},
+			[]int{4}, "agent", []string{"gpus_per_node = 4", "not translated: --time=5: a component has no key", "--output=x is left out"}},
 		"a word": {"-N1\n#SBATCH hetjob\n#SBATCH -N2 -c2 --gpus-per-socket=1", "srun --het-group=0,1 torchrun --nproc-per-node gpu x.py",
 			nil, "agent", []string{"not translated: 2 cores of each node", "write gpus_per_node"}},
 		"another range": {"-N1\n#SBATCH hetjob\n#SBATCH hetjob\n#SBATCH -N2-4", "srun ./x",
@@ -28,7 +28,7 @@ func TestComponentsComeOut(t *testing.T) {
 		"one of two": {"-N1\n#SBATCH hetjob\n#SBATCH -N1", "srun --het-group=1 ./x", []int{1}, "agent",
 			[]string{"on 1 component of 2", `command = ["./x"]`}},
 		"two commands": {"-N1\n#SBATCH hetjob\n#SBATCH -N1", "srun ./a : --het-group=1 ./b", []int{1}, "agent",
-			[]string{"not translated: behind a colon", `command = ["./a"]`}},
+			[]string{"not translated: the commands after a colon", `command = ["./a"]`}},
 	} {
 		result, err := Script("#!/bin/bash\n#SBATCH "+c.head+"\n"+c.launch+"\n", Options{Source: "x", Name: "x", Base: "."})
 		if err != nil {

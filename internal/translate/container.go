@@ -10,14 +10,14 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A contained is what the launch line says of the container that ranks run in.
+// A contained describes the container that the launch line uses for the ranks.
 type contained struct {
 	runtime, image string
 	mounts, args   []string
-	hasHome        bool // the home of the user is seen in it
+	hasHome        bool // the user's home directory is visible in it
 }
 
-// apptainerSwitches are flags of "apptainer exec" without a value, and whether [container] has them without being told.
+// apptainerSwitches are flags of "apptainer exec" without a value. The value is true if [container] always does the same.
 var apptainerSwitches = map[string]bool{
 	"--nv": true, "--rocm": true, "--cleanenv": true, "-e": true, "--no-home": true,
 	"--contain": false, "-c": false, "--containall": false, "-C": false, "--writable-tmpfs": false, "--fakeroot": false, "-f": false,
@@ -29,8 +29,8 @@ func isApptainer(command []string) bool {
 	return slices.Contains([]string{"apptainer", "singularity"}, path.Base(command[0])) && len(command) > 1 && command[1] == "exec"
 }
 
-// peelApptainer takes "apptainer exec" and its flags off. It is false, and the command stays as it is, where a flag has no place in
-// [container] or only the shell knows the image or a mount.
+// peelApptainer removes "apptainer exec" and its flags. It returns false and leaves the command unchanged if [container] cannot express a
+// flag, or if only the shell knows the image or a mount.
 func (t *translation) peelApptainer(l *launch, command []string) (rest []string, ok bool) {
 	c := &contained{runtime: "apptainer", hasHome: true}
 	rest = command[2:]
@@ -69,19 +69,19 @@ func (t *translation) peelApptainer(l *launch, command []string) (rest []string,
 	return rest[1:], true
 }
 
-// isMount reports whether a text is an item of container.mounts.
+// isMount reports whether a text is a valid item of container.mounts.
 func isMount(text string) bool {
 	_, err := container.ParseMount(text)
 	return err == nil && isConstant(text) && isLine(text)
 }
 
-// isPyxis reports whether an option is one that Pyxis adds to srun and sbatch, and not Slurm's own for OCI bundles.
+// isPyxis reports whether an option is one that Pyxis adds to srun and sbatch. Slurm has its own options for OCI bundles.
 func isPyxis(g slurm.Given) bool {
 	own := []string{"container", "container-id", "container-type"}
 	return strings.Contains(g.Name, "container") && !slices.Contains(own, g.Name)
 }
 
-// pyxis reads options of Pyxis, and returns those that have no place in [container].
+// pyxis reads the options of Pyxis, and returns those that [container] cannot express.
 func (t *translation) pyxis(options []slurm.Given) (left []string) {
 	c := &contained{runtime: "enroot"}
 	for _, g := range options {
@@ -106,10 +106,10 @@ func (t *translation) pyxis(options []slurm.Given) (left []string) {
 	return left
 }
 
-// bindVariables are by which apptainer is told of mounts, too.
+// bindVariables are variables that name further mounts for apptainer.
 var bindVariables = []string{"APPTAINER_BIND", "APPTAINER_BINDPATH", "SINGULARITY_BIND", "SINGULARITY_BINDPATH"}
 
-// containerKeys writes [container]. base is where sbatch would be called.
+// containerKeys writes [container]. base is the directory where sbatch would be called.
 func (t *translation) containerKeys(base string) {
 	c := t.line.container
 	if c == nil {
@@ -131,22 +131,23 @@ func (t *translation) containerKeys(base string) {
 		t.takeBindVariables(c)
 	}
 	if len(c.mounts) > 0 {
-		s.put("mounts", c.mounts, "the working directory and the run directory are there without being named")
+		s.put("mounts", c.mounts, "the working directory and the run directory are always mounted")
 	}
 	if len(c.args) > 0 {
 		s.put("args", c.args, "")
 	}
 	if c.runtime == "enroot" {
-		s.note(t.line.line, "Pyxis has srun put its tasks into the container; here the agent is outside, and starts each rank by enroot")
+		s.note(t.line.line, "with Pyxis, srun puts its tasks into the container; here the agent is outside, and starts each rank by enroot")
 		return
 	}
-	s.note(t.line.line, "the agent is outside of the container, and starts each rank by apptainer")
+	s.note(t.line.line, "the agent is outside the container, and starts each rank by apptainer")
 	if c.hasHome {
-		s.note(t.line.line, "apptainer shows your home in the container, and here it does not: write into mounts what of it is needed")
+		s.note(t.line.line, "apptainer mounts your home directory, but ddpbatch does not: add what is needed of it to mounts")
 	}
 }
 
-// isImageFile reports whether the image is a file: to Pyxis what begins like a path, and to apptainer what is no URI.
+// isImageFile reports whether the image is a file. For Pyxis a file begins like a path, and for apptainer a file is anything that is not a
+// URI.
 func (t *translation) isImageFile() bool {
 	c := t.line.container
 	if c.runtime == "apptainer" {
@@ -155,7 +156,7 @@ func (t *translation) isImageFile() bool {
 	return strings.HasPrefix(c.image, "/") || strings.HasPrefix(c.image, "./") || strings.HasPrefix(c.image, "../")
 }
 
-// takeBindVariables has mounts of variables as keys: as variables of the ranks they would be set in the container alone.
+// takeBindVariables turns mounts in variables into keys, because as variables of the ranks they would only be set inside the container.
 func (t *translation) takeBindVariables(c *contained) {
 	t.env.keys = slices.DeleteFunc(t.env.keys, func(k keyLine) bool {
 		value, isText := k.value.(string)

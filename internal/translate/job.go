@@ -39,7 +39,7 @@ func (t *translation) job(at int, o Options) Result {
 			t.setup.note(it.line, "left out: %s: the job ends with the exit code of its ranks", quoted(it.text))
 			continue
 		}
-		t.setup.note(it.line, "not translated: %s: it stands behind the launch line", quoted(it.text))
+		t.setup.note(it.line, "not translated: %s: it comes after the launch line", quoted(it.text))
 	}
 	for _, v := range l.env {
 		t.setEnv(l.line, v.name, t.readable(v.value))
@@ -53,10 +53,10 @@ func (t *translation) job(at int, o Options) Result {
 	return t.write(o)
 }
 
-// notTheLaunchLine is what becomes of another command that might have been it.
+// notTheLaunchLine decides what becomes of another command that might have been the launch line.
 func (t *translation) notTheLaunchLine(it item) item {
 	if it.strength >= fromOneTask {
-		it.kind, it.why = isUntranslated, fmt.Sprintf("a job has one launch line, and line %d is taken for it", t.line.line)
+		it.kind, it.why = isUntranslated, fmt.Sprintf("a job has only one launch line, which is line %d", t.line.line)
 		return it
 	}
 	if it.apart {
@@ -74,7 +74,7 @@ func needs(list []field) (names []string) {
 	return names
 }
 
-// commandWords is launch.command. A word that only the shell knows makes it a script of bash's.
+// commandWords returns launch.command. If only the shell knows some word, the command becomes a bash script.
 func (t *translation) commandWords(l *launch) (command, needed []string) {
 	var fields []field
 	dynamic := false
@@ -86,7 +86,7 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		for _, p := range f {
 			if p.dynamic && !p.inRanks && isOnce(p) {
 				l.notes = append(l.notes, "not translated: "+quoted(p.text)+
-					": each rank does this, where the script does it once: set it in setup.script")
+					": each rank would do this, but the script does it once: set it in setup.script")
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		command = append(command, text)
 	}
 	if shown, found := withoutSecrets(command); found {
-		l.notes = append(l.notes, "not copied: what may be a secret in the command; give it by a variable of the shell that submits")
+		l.notes = append(l.notes, "not copied: a possible secret in the command; pass it by a variable of the shell that submits")
 		command = shown
 	}
 	if dynamic {
@@ -108,7 +108,7 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 	return command, needed
 }
 
-// isOnce reports whether a shell that works out a piece runs a program, or comes to another value than the shell of another rank.
+// isOnce reports whether evaluating a piece runs a program, or has different results in different ranks.
 func isOnce(p piece) bool {
 	return strings.Contains(strings.ReplaceAll(p.text, "$((", ""), "$(") || strings.Contains(p.text, "`") ||
 		slices.ContainsFunc(p.names, isDrawn)
@@ -117,7 +117,7 @@ func isOnce(p piece) bool {
 // topKeys are the keys outside all tables.
 func (t *translation) topKeys(o Options) {
 	t.top.put("schema", 1, "")
-	name, line, comment := o.Name, 0, "the script's own name, as Slurm has it where no --job-name is given"
+	name, line, comment := o.Name, 0, "the name of the script, which is Slurm's default without --job-name"
 	if t.isCommand {
 		name, comment = programName(t.line.command), ""
 	}
@@ -126,7 +126,7 @@ func (t *translation) topKeys(o Options) {
 	}
 	t.top.put("name", jobName(name), comment)
 	if line > 0 && jobName(name) != name {
-		t.top.note(line, "%s has characters that a name cannot have here", quoted("--job-name="+name))
+		t.top.note(line, "%s has characters that are not permitted in a name here", quoted("--job-name="+name))
 	}
 	workdir := o.Base
 	if t.workdir != "" {
@@ -143,7 +143,7 @@ func (t *translation) topKeys(o Options) {
 	t.top.put("run_dir", "runs", "on a file system that all nodes share")
 }
 
-// programName is what a command is called: its Python script or module, or its program.
+// programName returns the name of a command: its Python script or module, or its program.
 func programName(command []string) string {
 	name := command[0]
 	for i, word := range command {
@@ -159,7 +159,7 @@ func programName(command []string) string {
 	return path.Base(name)
 }
 
-// jobName makes a name of one that may have other characters.
+// jobName turns a text with other characters into a valid name.
 func jobName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
@@ -174,16 +174,16 @@ func jobName(name string) string {
 	return name[:min(len(name), most)]
 }
 
-// isLine reports whether a text is one line that does nothing to a terminal.
+// isLine reports whether a text is one line that does not affect a terminal.
 func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
 
-// A namedSection is a table and its head.
+// A namedSection is a table and its header.
 type namedSection struct {
 	head string // "[slurm]"; "": none
 	*section
 }
 
-// write puts the tables together.
+// write combines the tables.
 func (t *translation) write(o Options) Result {
 	var b strings.Builder
 	untranslated := 0
@@ -201,9 +201,9 @@ func (t *translation) write(o Options) Result {
 			}
 		}
 	}
-	head := "# Made of " + comment(o.Source) + " by \"ddpbatch init --from\".\n"
+	head := "# Made from " + comment(o.Source) + " by \"ddpbatch init --from\".\n"
 	if untranslated > 0 {
-		head += "# What is not translated, " + words.Plural(untranslated, "part") + ", is told of below.\n"
+		head += "# Comments below describe " + words.Plural(untranslated, "part") + " of it that could not be translated.\n"
 	}
 	return Result{Text: head + "\n" + b.String(), Untranslated: untranslated}
 }

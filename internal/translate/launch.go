@@ -13,25 +13,25 @@ import (
 	"ddpbatch/slurm"
 )
 
-// How likely a command is the one that a job is for.
+// How likely a command is the job's launch line.
 const (
 	notLaunched  = iota
-	fromProgram  // a program that is not known
+	fromProgram  // an unknown program
 	fromPython   // a Python script
-	fromOneTask  // what srun starts once
-	fromSrun     // whatever srun or mpirun starts
-	fromLauncher // torchrun and its like
+	fromOneTask  // a program that srun starts once
+	fromSrun     // a program that srun or mpirun starts
+	fromLauncher // torchrun and similar launchers
 )
 
 var shells = []string{"sh", "bash", "dash", "ksh", "zsh"}
 
-// plainPrefixes run the command behind them in their own place.
+// plainPrefixes run the command after them in their own place.
 var plainPrefixes = []string{"exec", "time", "command", "nohup"}
 
 // setupModules are Python modules that set up an environment.
 var setupModules = []string{"pip", "venv", "ensurepip"}
 
-// strength tells how likely a command is the launch line.
+// strength returns how likely a command is the launch line.
 func strength(words []field) int {
 	for len(words) > 1 && slices.Contains(plainPrefixes, programOf(words)) {
 		words = words[1:]
@@ -69,36 +69,36 @@ func strength(words []field) int {
 	return fromProgram
 }
 
-// mentionsLauncher reports whether a word is a launcher, or a shell's script with one in it.
+// mentionsLauncher reports whether a text contains a launcher.
 func mentionsLauncher(text string) bool {
 	return slices.ContainsFunc(strings.Fields(text), func(word string) bool {
 		return torchrun.IsLauncher(word) && !torchrun.IsStarter(word)
 	})
 }
 
-// onlyLooks reports whether srun starts what only tells about its nodes.
+// onlyLooks reports whether srun starts a program that only shows something about the nodes.
 func onlyLooks(texts []string) bool {
 	_, rest, err := slurm.SrunOptions(texts[1:])
 	return err == nil && len(rest) > 0 && slices.Contains(quietPrograms, path.Base(rest[0]))
 }
 
-// startsOnce reports whether srun starts one task: something before or after the job's own work.
+// startsOnce reports whether srun starts one task, which is something before or after the job's own work.
 func startsOnce(texts []string) bool {
 	given, _, err := slurm.SrunOptions(texts[1:])
 	return err == nil && slices.ContainsFunc(given, func(g slurm.Given) bool { return g.Name == "ntasks" && g.Value == "1" })
 }
 
-// A launch is what the launch line says of the ranks.
+// A launch is what the launch line says about the ranks.
 type launch struct {
 	line        int
 	command     []string // encoded
 	perNode     count    // ranks that one launcher starts
-	total       int      // ranks on all nodes, where the launcher counts those
+	total       int      // ranks on all nodes, if the launcher counts those
 	usesSrun    bool
 	srun        []slurm.Given
-	isLauncher  bool // torchrun and the like start the ranks, and not srun
+	isLauncher  bool // torchrun or a similar launcher starts the ranks, and not srun
 	mpi         bool
-	nodes       int // what the launcher says; 0: nothing
+	nodes       int // according to the launcher; 0: not given
 	minNodes    int
 	maxRestarts int
 	numa, grace string
@@ -118,7 +118,7 @@ func (c count) given() bool { return c.n > 0 || c.word != "" }
 // An assignment is a variable for the ranks.
 type assignment struct{ name, value string }
 
-// encode writes a field as a text in which a number between NULs stands for each dynamic piece, so that others can part it.
+// encode turns a field into a text in which a number between NULs stands for each dynamic piece, so that other code can split it.
 func (t *translation) encode(f field) string {
 	var b strings.Builder
 	for _, p := range f {
@@ -132,7 +132,7 @@ func (t *translation) encode(f field) string {
 	return b.String()
 }
 
-// decode is the field that a text stands for.
+// decode returns the field that a text stands for.
 func (t *translation) decode(text string) (f field) {
 	for i, part := range strings.Split(text, "\x00") {
 		if i%2 == 0 {
@@ -148,7 +148,7 @@ func (t *translation) decode(text string) (f field) {
 	return f
 }
 
-// resolved is a text with the values that the script gives to variables of ddpbatch's own, where it is about a launcher.
+// resolved returns a launcher's text with the values that the script gives to variables that ddpbatch itself sets.
 func (t *translation) resolved(text string) string {
 	f := t.decode(text)
 	for i, p := range f {
@@ -165,7 +165,7 @@ func (t *translation) resolved(text string) string {
 // isConstant reports whether an encoded word has no dynamic piece.
 func isConstant(text string) bool { return !strings.Contains(text, "\x00") }
 
-// shellText writes a field as a word of a shell's.
+// shellText formats a field as a shell word.
 func shellText(f field) string {
 	var b strings.Builder
 	for _, p := range f {
@@ -183,14 +183,14 @@ func shellText(f field) string {
 
 var codeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x00(\d+)\x00|\\x00(\d+)\\x00`) })
 
-// readable is a message without codes.
+// readable replaces the codes of encode in a message.
 func (t *translation) readable(text string) string {
 	return codeForm().ReplaceAllStringFunc(text, func(code string) string {
 		return shellText(t.decode("\x00" + strings.Trim(strings.ReplaceAll(code, `\x00`, ""), "\x00") + "\x00"))
 	})
 }
 
-// peel takes launchers off a command, from the outermost to the program.
+// peel removes launchers from a command, from the outermost to the program.
 func (t *translation) peel(l *launch, command []string) error {
 	for depth := 0; ; depth++ {
 		if len(command) > 0 && isApptainer(command) && l.container == nil {
@@ -202,7 +202,7 @@ func (t *translation) peel(l *launch, command []string) error {
 			return fmt.Errorf("no program follows %s", l.last())
 		}
 		if depth > 8 {
-			return fmt.Errorf("too many launchers stand in each other")
+			return fmt.Errorf("too many nested launchers")
 		}
 		program := path.Base(command[0])
 		var err error
@@ -241,7 +241,7 @@ func (l *launch) last() string {
 	return "the launcher"
 }
 
-// scriptAt is the index of the script in "bash -c SCRIPT"; 0: there is none.
+// scriptAt returns the index of the script in "bash -c SCRIPT", or 0 if there is none.
 func scriptAt(command []string) int {
 	for i, word := range command {
 		if i > 0 && (len(word) < 2 || word[0] != '-') {
@@ -254,8 +254,8 @@ func scriptAt(command []string) int {
 	return 0
 }
 
-// peelShell looks into bash -c. Where its script is one command, that is what is run; a launcher in a longer one has to be the last, and
-// what stands before it is set up before. done: the command stays as it is.
+// peelShell looks into bash -c. If its script is one command, that command is used. In a longer script a launcher must come last, and what
+// precedes it becomes part of the setup. done means that the command stays as it is.
 func (t *translation) peelShell(l *launch, command []string) (rest []string, done bool, err error) {
 	at := scriptAt(command)
 	var script strings.Builder
@@ -278,7 +278,8 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 	}
 	if !isLast || last > 0 && sub.items[last].strength < fromLauncher {
 		if mentionsLauncher(inner) {
-			return nil, true, fmt.Errorf("the script of %s is more than a launcher: write launch.command yourself", path.Base(command[0]))
+			return nil, true, fmt.Errorf("the script of %s does more than start a launcher: write launch.command yourself",
+				path.Base(command[0]))
 		}
 		return command, true, nil
 	}
@@ -288,7 +289,7 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 	t.inner = append(t.inner, sub.items[:last]...)
 	t.inner = append(t.inner, sub.items[last].prefix...)
 	l.notes = append(l.notes, sub.items[last].notes...)
-	_, single := t.decode(command[at]).constant() // in single quotes, say: the script's own shell works out nothing in it
+	_, single := t.decode(command[at]).constant() // in single quotes, for example: its own shell expands nothing in it
 	for _, w := range sub.items[last].words {
 		for i := range w {
 			w[i].inRanks = single
@@ -298,7 +299,7 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 	return rest, false, nil
 }
 
-// peelWrapper leaves a program as it is, or a launcher out that a container or the like starts.
+// peelWrapper leaves a program as it is, and returns an error for a launcher that another program starts.
 func (t *translation) peelWrapper(l *launch, command []string) error {
 	for i, word := range command {
 		isModule := strings.Contains(word, "torch.distributed.") || strings.Contains(word, ".launch") // of python -m
@@ -321,14 +322,14 @@ func (t *translation) peelWrapper(l *launch, command []string) error {
 	return nil
 }
 
-// peelSrun takes srun's options off.
+// peelSrun removes srun's options.
 func (t *translation) peelSrun(l *launch, words []string) (rest []string, err error) {
 	given, rest, err := slurm.SrunOptions(words)
 	if err != nil {
 		return nil, fmt.Errorf("srun: %w", err)
 	}
 	if slices.ContainsFunc(given, func(g slurm.Given) bool { return g.Name == "multi-prog" }) {
-		return nil, fmt.Errorf("srun --multi-prog starts several programs, and launch.command is one: write one that looks at RANK")
+		return nil, fmt.Errorf("srun --multi-prog starts several programs, but launch.command is only one: write one that uses RANK")
 	}
 	if l.usesSrun {
 		return nil, fmt.Errorf("srun starts another srun")

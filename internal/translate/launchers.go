@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/torchrun"
 )
 
-// peelLauncher takes off a launcher that starts ranks of a Python script. python is the interpreter that ran the launcher; "" where it is a
-// program of its own.
+// peelLauncher removes a launcher that starts ranks of a Python script. python is the interpreter that ran the launcher, or "" if the
+// launcher is a program itself.
 func (t *translation) peelLauncher(l *launch, launcher, python string, words []string) error {
 	if l.isLauncher {
 		return fmt.Errorf("%s is started by another launcher", launcher)
@@ -35,17 +35,18 @@ func (t *translation) peelLauncher(l *launch, launcher, python string, words []s
 	return fmt.Errorf("%s is a launcher that cannot be translated: write launch.command as one rank of it runs", launcher)
 }
 
-// derived are torchrun's flags that say what ddpbatch finds out by itself.
+// derived are flags of torchrun whose values ddpbatch determines itself.
 var derived = []string{"node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "standalone",
 	"local-addr", "use-env", "monitor-interval", "start-method", "event-log-handler", "logs-specs", "log-dir", "redirects", "tee"}
 
-// peelTorchrun takes torchrun and its flags off. passesRank: it is torch.distributed.launch, which hands --local-rank to the script.
+// peelTorchrun removes torchrun and its flags. passesRank means that it is torch.distributed.launch, which passes --local-rank to the
+// script.
 func (t *translation) peelTorchrun(l *launch, python string, words []string, passesRank bool) error {
 	flags, command, dashed, err := torchrun.Split(words)
 	if err != nil {
 		return fmt.Errorf("torchrun: %w", err)
 	}
-	var kept, left, other []string // flags for Parse, those that ddpbatch derives, and those that have no key
+	var kept, left, other []string // flags for Parse, flags that ddpbatch replaces, and flags without a key
 	for _, f := range flags {
 		f.Value = t.resolved(f.Value)
 		flag := "--" + f.Name + "=" + f.Value
@@ -79,8 +80,8 @@ func (t *translation) peelTorchrun(l *launch, python string, words []string, pas
 	}
 	if passesRank {
 		kept = append(kept, "--pass-local-rank")
-		l.notes = append(l.notes, "torch.distributed.launch hands --local-rank to the script: so does launch.command, by ${local_rank}; "+
-			"a script of before PyTorch 2.0 may want --local_rank")
+		l.notes = append(l.notes, "torch.distributed.launch passes --local-rank to the script, and so does launch.command, "+
+			"with ${local_rank}; a script for PyTorch before 2.0 may need --local_rank")
 	}
 	if dashed {
 		kept = append(kept, "--")
@@ -114,7 +115,7 @@ func (t *translation) peelTorchrun(l *launch, python string, words []string, pas
 		}
 	}
 	if len(left) > 0 {
-		l.notes = append(l.notes, "ddpbatch does what these of torchrun's flags say: "+strings.Join(left, " "))
+		l.notes = append(l.notes, "ddpbatch replaces these flags of torchrun: "+strings.Join(left, " "))
 	}
 	if len(other) > 0 {
 		l.notes = append(l.notes, "not translated: torchrun's "+t.readable(strings.Join(other, " "))+": a job file has no key for it")
@@ -140,11 +141,11 @@ func (t *translation) countOf(l *launch, value string) count {
 	return count{}
 }
 
-// A launcherFlag is what becomes of one flag of a launcher.
+// A launcherFlag says how one flag of a launcher is translated.
 type launcherFlag struct {
-	value  bool   // it takes one
-	use    string // what peelFlags does with it; "": ddpbatch does what it says; "-": a job file has no key for it
-	prefix bool   // all flags that begin so
+	value  bool   // it has a value
+	use    string // what peelFlags does with it; "": ddpbatch does the same; "-": a job file has no key for it
+	prefix bool   // stands for all flags with this prefix
 }
 
 var accelerateFlags = flagTable(
@@ -170,7 +171,7 @@ var deepspeedFlags = flagTable(
 // launcherFlags are the flags of a launcher by their names, with dashes.
 type launcherFlags map[string]launcherFlag
 
-// flagTable makes a table of flags that take values, each "name use", or "beginning* use".
+// flagTable returns a table of flags with values, each "name use", or "beginning* use".
 func flagTable(lists ...string) launcherFlags { return launcherFlags{}.add(true, lists) }
 
 // switches adds flags without values.
@@ -185,7 +186,7 @@ func (table launcherFlags) add(value bool, lists []string) launcherFlags {
 	return table
 }
 
-// find looks for a flag in either spelling.
+// find looks up a flag in either spelling.
 func (table launcherFlags) find(name string) (launcherFlag, bool) {
 	name = strings.ReplaceAll(name, "_", "-")
 	if f, ok := table[name]; ok && !f.prefix {
@@ -199,7 +200,7 @@ func (table launcherFlags) find(name string) (launcherFlag, bool) {
 	return launcherFlag{}, false
 }
 
-// peelFlags takes off a launcher whose flags are those of a table.
+// peelFlags removes a launcher with the flags of a table.
 func (t *translation) peelFlags(l *launch, table launcherFlags, launcher, python string, words []string) error {
 	var left, other []string
 	module, noPython, passesRank := false, false, launcher == "deepspeed"
@@ -212,7 +213,7 @@ func (t *translation) peelFlags(l *launch, table launcherFlags, launcher, python
 		}
 		f, known := table.find(name)
 		if !known {
-			return fmt.Errorf("%s: %s is no flag that is known here: write launch.command yourself", launcher, t.readable(word))
+			return fmt.Errorf("%s: %s is not a known flag: write launch.command yourself", launcher, t.readable(word))
 		}
 		if f.value && !hasValue {
 			if at++; at == len(words) {
@@ -242,7 +243,7 @@ func (t *translation) peelFlags(l *launch, table launcherFlags, launcher, python
 		case f.use == "per-node":
 			l.perNode = t.countOf(l, value)
 		case err != nil && isConstant(value) && (f.use == "total" || f.use == "nodes" || f.use == "restarts"):
-			return fmt.Errorf("%s: --%s is a number, not %s", launcher, name, strconv.Quote(value))
+			return fmt.Errorf("%s: --%s must be a number, not %s", launcher, name, strconv.Quote(value))
 		case f.use == "total" && err == nil && n > 0:
 			l.total = n
 		case f.use == "nodes" && err == nil && n > 0:
@@ -279,23 +280,23 @@ func (t *translation) peelFlags(l *launch, table launcherFlags, launcher, python
 		l.perNode = count{word: "gpu"}
 	}
 	if len(left) > 0 {
-		l.notes = append(l.notes, "ddpbatch does what these flags of "+launcher+" say: "+strings.Join(left, " "))
+		l.notes = append(l.notes, "ddpbatch replaces these flags of "+launcher+": "+strings.Join(left, " "))
 	}
 	if len(other) > 0 {
 		l.notes = append(l.notes, "not translated: "+t.readable(strings.Join(other, " "))+" of "+launcher+
-			": without its launcher, the script has to set it")
+			": without the launcher, the script must set it itself")
 	}
 	return nil
 }
 
-// Flags of mpirun, of Open MPI and of MPICH's Hydra, that take values; of "2" two of them.
+// Flags with a value of mpirun, of Open MPI and of MPICH's Hydra. ":2" means two values, and ":0" none.
 const mpiValues = `n np c N ppn perhost npernode ntasks-per-node hostfile machinefile f host H hosts
 	x genv:2 env:2 genvlist map-by rank-by bind-to mca:2 gmca:2
 	wdir wd launcher bootstrap iface prefix output-filename l:0 mpi timeout report-bindings:0 oversubscribe:0 allow-run-as-root:0 tag-output:0
 	display-map:0 v:0 q:0 verbose:0 quiet:0 genvall:0 genvnone:0 use-hwthread-cpus:0
 	bind-to-core:0 bynode:0 bysocket:0 nolocal:0 prepend-rank:0`
 
-// peelMPI takes mpirun and its like off.
+// peelMPI removes mpirun and similar launchers.
 func (t *translation) peelMPI(l *launch, words []string) (rest []string, err error) {
 	launcher := path.Base(words[0])
 	if launcher == "ibrun" || launcher == "aprun" {
@@ -310,7 +311,7 @@ func (t *translation) peelMPI(l *launch, words []string) (rest []string, err err
 		flag := words[at]
 		takes, known := mpiArguments(name)
 		if !known {
-			return nil, fmt.Errorf("%s: %s is no flag that is known here: write launch.command yourself", launcher, t.readable(flag))
+			return nil, fmt.Errorf("%s: %s is not a known flag: write launch.command yourself", launcher, t.readable(flag))
 		}
 		var values []string
 		if hasValue {
@@ -334,7 +335,7 @@ func (t *translation) peelMPI(l *launch, words []string) (rest []string, err err
 		at++
 	}
 	if slices.Contains(words[at:], ":") {
-		return nil, fmt.Errorf("%s starts several programs, and a job has one", launcher)
+		return nil, fmt.Errorf("%s starts several programs, but a job has only one", launcher)
 	}
 	if len(other) > 0 {
 		l.notes = append(l.notes, "not translated: "+launcher+"'s "+t.readable(strings.Join(other, " "))+": a job file has no key for it")
@@ -356,7 +357,7 @@ func mpiArguments(name string) (takes int, known bool) {
 	return 0, false
 }
 
-// mpiFlag reads a flag that says how many ranks there are, or their environment; false: it is another one.
+// mpiFlag reads a flag for the number of ranks or their environment. It returns false for another flag.
 func (t *translation) mpiFlag(l *launch, name string, values []string) bool {
 	switch name {
 	case "n", "np", "c":

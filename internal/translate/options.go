@@ -9,23 +9,23 @@ import (
 	"ddpbatch/slurm"
 )
 
-// optionKey is how job.toml spells an option's name.
+// optionKey returns the key of job.toml for an option.
 func optionKey(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// leftOut are options that ddpbatch has no use for, and why.
+// leftOut are options that ddpbatch does not need, with the reasons.
 var leftOut = map[string]string{
-	"output":    "logs lie in the run directory (ddpbatch logs)",
-	"error":     "logs lie in the run directory (ddpbatch logs)",
+	"output":    "logs are in the run directory (ddpbatch logs)",
+	"error":     "logs are in the run directory (ddpbatch logs)",
 	"open-mode": "logs are always appended to",
-	"parsable":  `"ddpbatch submit --parsable" prints the id alone`,
+	"parsable":  `"ddpbatch submit --parsable" prints only the ID`,
 	"test-only": `"ddpbatch submit --test-only" does that`,
 	"wait":      `"ddpbatch submit --wait" does that`,
-	"quiet":     "sbatch has to say the job's id",
-	"verbose":   "write it behind --, as in: ddpbatch submit job.toml -- -v",
+	"quiet":     "sbatch must print the job ID",
+	"verbose":   "write it after --, as in: ddpbatch submit job.toml -- -v",
 	"help":      "it only prints", "usage": "it only prints", "version": "it only prints",
 }
 
-// slurmKeys writes what the script asks Slurm for into [slurm].
+// slurmKeys writes the script's options for Slurm into [slurm].
 func (t *translation) slurmKeys() {
 	s := &t.slurm
 	var extra []string
@@ -43,7 +43,7 @@ func (t *translation) slurmKeys() {
 		case g.Name == "gpus-per-task" && t.mode() == "agent":
 			gpusPerTask(s, t.asked, g)
 		case g.Name == "clusters" && !slurm.AreClusters(g.Value):
-			s.note(g.Line, "not translated: %s: name one cluster or several, with commas between", word)
+			s.note(g.Line, "not translated: %s: name one cluster or several, separated by commas", word)
 		case t.countsTasks(g):
 			s.note(g.Line, "not translated: %s: write gpus_per_node", word)
 		case secretForm().MatchString(g.Value) || holdsSecret(g.Value):
@@ -61,7 +61,7 @@ func (t *translation) slurmKeys() {
 	}
 }
 
-// typed sets the key of an option in a section, if there is one that takes the value.
+// typed sets the key of an option in a section, if there is one that accepts the value.
 func typed(s *section, g slurm.Given) bool {
 	key := optionKey(g.Name)
 	if !g.HasValue {
@@ -84,7 +84,7 @@ func typed(s *section, g slurm.Given) bool {
 	return true
 }
 
-// exportOption reads --export: the job gets the environment of the shell that submits in any case.
+// exportOption reads --export. The job gets the environment of the submitting shell in any case.
 func (t *translation) exportOption(g slurm.Given) {
 	parts := strings.Split(g.Value, ",")
 	if !slices.ContainsFunc(parts, func(part string) bool { return strings.EqualFold(part, "ALL") }) {
@@ -98,33 +98,33 @@ func (t *translation) exportOption(g slurm.Given) {
 	}
 }
 
-// Who gets which signal: docs/concepts/recovery.md.
+// Which signals are sent to what is described in docs/concepts/recovery.md.
 var (
 	scriptTakes = []string{"USR1", "USR2", "HUP", "INT", "QUIT", "TERM"} // ddpbatch's batch script
-	agentWarns  = []string{"USR1", "USR2"}                               // handed to workers, where launch.warn_signal says so
+	agentWarns  = []string{"USR1", "USR2"}                               // passed on to workers, if launch.warn_signal says so
 	agentStops  = []string{"HUP", "INT", "QUIT", "TERM"}
 )
 
-// signal keeps --signal where somebody in a job of ddpbatch's heeds it.
+// signal keeps --signal if some process of a ddpbatch job handles it.
 func (t *translation) signal(g slurm.Given) {
 	w, err := slurm.ParseWarning(g.Value)
 	switch name := w.Name(); {
 	case err != nil:
 		t.slurm.note(g.Line, "not translated: %s: %v", quoted(g.Word()), err)
 	case w.Batch && slices.Contains(scriptTakes, name):
-		t.slurm.put("signal", g.Value, "the batch script hands it on to the ranks, as launch.warn_signal")
+		t.slurm.put("signal", g.Value, "the batch script passes it on to the ranks, as launch.warn_signal")
 	case !w.Batch && slices.Contains(agentWarns, name):
 		t.slurm.put("signal", g.Value, "")
-		t.launch.put("warn_signal", name, "what the ranks get before the end, as in the script")
+		t.launch.put("warn_signal", name, "the signal that the ranks get before the end, as in the script")
 	case !w.Batch && slices.Contains(agentStops, name):
 		t.slurm.put("signal", g.Value, "")
 	default:
-		t.slurm.note(g.Line, "not translated: %s: nothing in a job of ddpbatch's catches %s; B:USR2@120 is what it understands",
+		t.slurm.note(g.Line, "not translated: %s: nothing in a ddpbatch job catches %s; use B:USR2@120",
 			quoted(g.Word()), name)
 	}
 }
 
-// gpusPerTask counts the GPUs of a node instead of a task's, as the tasks of a job in agent mode are the nodes.
+// gpusPerTask converts GPUs per task into GPUs per node, because in agent mode each node has one task.
 func gpusPerTask(s *section, asked *request, g slurm.Given) {
 	kind, _, typed := strings.Cut(g.Value, ":")
 	n := gpuCount(g.Value)
@@ -141,21 +141,21 @@ func gpusPerTask(s *section, asked *request, g slurm.Given) {
 	s.put("gpus_per_node", n, why)
 }
 
-// countsTasks reports whether an option counts by Slurm's tasks, or their sockets, of which a job in agent mode has one a node.
+// countsTasks reports whether an option counts per task or socket, although in agent mode each node has only one task.
 func (t *translation) countsTasks(g slurm.Given) bool {
 	return t.mode() == "agent" && (g.Name == "tres-per-task" || g.Name == "gpus-per-socket")
 }
 
-// requeueKeys say when the job is started again: when the script asks for it, and not otherwise.
+// requeueKeys requeues the job if the script asks for it, and not otherwise.
 func (t *translation) requeueKeys() {
 	_, requeues := t.asked.get("requeue")
 	_, never := t.asked.get("no-requeue")
 	switch {
 	case t.requeues && !never:
-		t.requeue.put("on", []string{"preempt", "timeout", "node"}, "the script has itself started again; so does ddpbatch")
+		t.requeue.put("on", []string{"preempt", "timeout", "node"}, "the script requeues itself; so does ddpbatch")
 	case requeues && !never:
-		t.requeue.put("on", []string{"preempt", "node"}, `what Slurm requeues for; "timeout", too, for a program that saves and goes on`)
+		t.requeue.put("on", []string{"preempt", "node"}, `when Slurm requeues; add "timeout" for a program that saves and resumes`)
 	default:
-		t.requeue.put("on", []string{}, `none is asked for; ["preempt", "timeout", "node"] for a program that saves and goes on`)
+		t.requeue.put("on", []string{}, `the script does not requeue; ["preempt", "timeout", "node"] for a program that saves and resumes`)
 	}
 }

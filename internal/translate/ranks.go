@@ -8,7 +8,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// mode is launch.mode: "task" where srun starts several ranks on each node, and as many on each.
+// mode returns launch.mode: "task" if srun starts several ranks on each node, the same number on each.
 func (t *translation) mode() string {
 	l := &t.line
 	tasks := t.stepTasks()
@@ -18,7 +18,7 @@ func (t *translation) mode() string {
 	return "agent"
 }
 
-// stepTasks are the tasks of each node that srun starts: its own options say, or the script's.
+// stepTasks returns the number of tasks that srun starts on each node, from its own options or the script's.
 func (t *translation) stepTasks() []int {
 	var given []string
 	for _, g := range t.line.srun {
@@ -37,13 +37,13 @@ func (t *translation) stepTasks() []int {
 	return step.tasks
 }
 
-// ranks is how many ranks each node has.
+// ranks returns the number of ranks on each node.
 func (t *translation) ranks() (counts []int, word, why string) {
 	l := &t.line
 	tasks := t.stepTasks()
 	switch {
 	case l.perNode.word == "gpu" && t.asked.gpus > 0:
-		return []int{t.asked.gpus}, "", "one for each GPU"
+		return []int{t.asked.gpus}, "", "one per GPU"
 	case l.perNode.word != "":
 		return nil, l.perNode.word, ""
 	case l.perNode.n > 0:
@@ -54,23 +54,23 @@ func (t *translation) ranks() (counts []int, word, why string) {
 		l.notes = append(l.notes, fmt.Sprintf("not translated: %d ranks on %d nodes: check launch.nproc_per_node", l.total, t.asked.nodes))
 		return []int{max(1, l.total/t.asked.nodes)}, "", ""
 	case l.isLauncher:
-		return []int{1}, "", "as torchrun has it without --nproc-per-node"
+		return []int{1}, "", "torchrun's default without --nproc-per-node"
 	case l.usesSrun:
-		return tasks, "", "a rank for each task"
+		return tasks, "", "one rank per task"
 	}
 	return []int{1}, "", ""
 }
 
-// rankKeys writes nodes, ranks and cores: what the script counts by tasks, a job file counts by ranks.
+// rankKeys writes nodes, ranks and cores. The script counts by tasks, and a job file by ranks.
 func (t *translation) rankKeys() {
 	l, asked := &t.line, t.asked
 	g, given := asked.get("nodes")
 	comment := ""
 	switch {
 	case given && asked.ranged:
-		comment = "the least of " + quoted(g.Word()) + ": write the range if the program can do with any number of nodes"
+		comment = "the least of " + quoted(g.Word()) + "; write the range if the program supports any number of nodes"
 	case !given && asked.ranged:
-		comment = fmt.Sprintf("the script leaves it to Slurm, for %d tasks", asked.total())
+		comment = fmt.Sprintf("the script lets Slurm choose, for %d tasks", asked.total())
 	}
 	t.slurm.put("nodes", asked.nodes, comment)
 	counts, word, why := t.ranks()
@@ -86,25 +86,25 @@ func (t *translation) rankKeys() {
 	}
 	if l.isLauncher && l.usesSrun && t.stepTasks()[0] > 1 {
 		l.notes = append(l.notes,
-			fmt.Sprintf("the script has %d tasks on a node, each of which would start a launcher: here one agent does",
+			fmt.Sprintf("the script has %d tasks per node, each of which would start a launcher; here one agent does",
 				t.stepTasks()[0]))
 	}
 	if !l.usesSrun && asked.nodes > 1 && !t.isCommand {
-		l.notes = append(l.notes, "the script starts this on its first node alone: here it runs on all nodes of slurm.nodes")
+		l.notes = append(l.notes, "the script starts this only on its first node; here it runs on all nodes of slurm.nodes")
 	}
 	if n := newRequest(l.srun, asked.nodes).nodes; n != asked.nodes {
 		l.notes = append(l.notes,
-			fmt.Sprintf("srun's step is on %d nodes, and the job has %d: here it runs on all of them", n, asked.nodes))
+			fmt.Sprintf("srun's step is on %d nodes, but the job has %d; here it runs on all of them", n, asked.nodes))
 	}
 	if l.nodes > 0 && l.nodes != asked.nodes {
-		l.notes = append(l.notes, fmt.Sprintf("the launcher's number of nodes, %d, is not that of the job, %d, which counts here",
+		l.notes = append(l.notes, fmt.Sprintf("the launcher's number of nodes, %d, differs from that of the job, %d, which is used here",
 			l.nodes, asked.nodes))
 	}
 	t.coreKeys(counts)
 	t.componentKeys(counts)
 }
 
-// coreKeys writes cpus_per_task, which a job file means for each rank.
+// coreKeys writes cpus_per_task, which in a job file is per rank.
 func (t *translation) coreKeys(counts []int) {
 	g, given := t.asked.get("cpus-per-task")
 	tasks, line := t.asked.most(), g.Line
@@ -119,32 +119,32 @@ func (t *translation) coreKeys(counts []int) {
 		return
 	}
 	if !given && tasks == 1 {
-		return // ddpbatch asks for a core for each rank
+		return // ddpbatch requests a core for each rank
 	}
 	cores := tasks * max(1, t.asked.cpus)
 	if len(counts) == 0 {
-		t.slurm.note(line, "not translated: %s: %d cores of a node, for a number of ranks that only the node knows: "+
+		t.slurm.note(line, "not translated: %s: %d cores per node, but the number of ranks is known only on the node: "+
 			"write launch.nproc_per_node",
 			quoted(g.Word()), cores)
 		return
 	}
 	ranks := slices.Max(counts)
 	switch each := cores / ranks; {
-	case each == 0 && t.asksForCores(): // as they are
+	case each == 0 && t.asksForCores(): // unchanged
 	case each == 0:
-		t.slurm.note(line, "%d ranks get a core each, where the script asks for %d on a node", ranks, cores)
+		t.slurm.note(line, "%d ranks get one core each, but the script requests %d per node", ranks, cores)
 	case each*ranks != cores:
-		t.slurm.put("cpus_per_task", each, fmt.Sprintf("of a rank: %d cores of a node for %d ranks", cores, ranks))
+		t.slurm.put("cpus_per_task", each, fmt.Sprintf("per rank: %d cores of a node for %d ranks", cores, ranks))
 	case each == t.asked.cpus || !given && each == 1:
 		if given {
 			t.slurm.put("cpus_per_task", each, "")
 		}
 	default:
-		t.slurm.put("cpus_per_task", each, fmt.Sprintf("of a rank: the script's %d cores of a node", cores))
+		t.slurm.put("cpus_per_task", each, fmt.Sprintf("per rank: the script requests %d cores per node", cores))
 	}
 }
 
-// asksForCores reports whether other options than cpus-per-task say how many cores there are.
+// asksForCores reports whether options other than cpus-per-task set the number of cores.
 func (t *translation) asksForCores() bool {
 	return slices.ContainsFunc(t.asked.options, func(g slurm.Given) bool { return slices.Contains(saysCores, g.Name) })
 }
@@ -170,17 +170,17 @@ func (t *translation) launchKeys(command []string) {
 	t.srunNotes()
 	l.notes = append(l.notes, t.items[t.at].notes...)
 	if l.mpi {
-		l.notes = append(l.notes, "ranks get RANK and WORLD_SIZE, and no MPI: a program that calls MPI_Init is one rank alone here")
+		l.notes = append(l.notes, "ranks get RANK and WORLD_SIZE but no MPI: each rank of a program that calls MPI_Init would be alone")
 	}
 	if len(command) > 1 && slices.Contains(shells, command[0]) && strings.HasSuffix(command[1], ".sh") {
-		l.notes = append(l.notes, quoted(command[1])+" is not looked into: a launcher in it has to go, as ddpbatch starts the ranks")
+		l.notes = append(l.notes, quoted(command[1])+" was not examined: remove a launcher in it, because ddpbatch starts the ranks")
 	}
 	for _, text := range l.notes {
 		t.launch.note(l.line, "%s", text)
 	}
 }
 
-// srunNotes tells of srun's options, other than those that count tasks.
+// srunNotes describes srun's options other than those for numbers of tasks.
 func (t *translation) srunNotes() {
 	var left []string
 	var containers []slurm.Given
@@ -207,7 +207,7 @@ func (t *translation) srunNotes() {
 		}
 	}
 	if len(left) > 0 {
-		t.line.notes = append(t.line.notes, "srun is ddpbatch's own, without the script's "+strings.Join(left, " "))
+		t.line.notes = append(t.line.notes, "ddpbatch calls srun itself, without the script's "+strings.Join(left, " "))
 	}
 	if left := t.pyxis(containers); len(left) > 0 {
 		t.line.notes = append(t.line.notes, "not translated: "+strings.Join(left, " ")+

@@ -7,20 +7,21 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A request is what a script asks Slurm for, in the numbers that ranks follow from. Of an option that stands twice the later one counts.
+// A request is what a script requests from Slurm, in the numbers that determine the ranks. If an option is given twice, the later one
+// counts.
 type request struct {
-	options []slurm.Given // each name once, the first component's
-	ranged  bool          // how many nodes there are was left to Slurm, or a range
+	options []slurm.Given // each name once, of the first component
+	ranged  bool          // the number of nodes is a range, or was left to Slurm
 	nodes   int           // at least 1
-	tasks   []int         // of each node; one number where all have as many
-	cpus    int           // of a task; 0: not said
-	gpus    int           // of a node; 0: none, or not known
+	tasks   []int         // of each node; one number if all have as many
+	cpus    int           // per task; 0: not given
+	gpus    int           // per node; 0: none or not known
 }
 
-// maxNodes is more nodes than any job has; larger numbers are slips of the pen.
+// maxNodes is larger than any job; larger numbers are typing errors.
 const maxNodes = 1 << 16
 
-// maxListed is how many nodes may have a number of ranks each.
+// maxListed is the largest number of nodes with individual numbers of ranks.
 const maxListed = 1024
 
 func newRequest(options []slurm.Given, nodesElsewhere int) *request {
@@ -53,7 +54,7 @@ func (r *request) get(name string) (slurm.Given, bool) {
 	return slurm.Given{}, false
 }
 
-// number is an option's value where it is a whole number from 1; else 0.
+// number returns an option's value if it is a positive integer, and otherwise 0.
 func (r *request) number(name string) int {
 	g, _ := r.get(name)
 	n, err := strconv.Atoi(g.Value)
@@ -63,7 +64,7 @@ func (r *request) number(name string) int {
 	return n
 }
 
-// count works out nodes, and the tasks of each.
+// count determines the number of nodes, and the tasks of each.
 func (r *request) count(elsewhere int) {
 	nodes, given := r.get("nodes")
 	low, _, ranged := strings.Cut(nodes.Value, "-")
@@ -102,7 +103,7 @@ func (r *request) count(elsewhere int) {
 	}
 }
 
-// most is the largest number of tasks of a node.
+// most returns the largest number of tasks on a node.
 func (r *request) most() int {
 	most := 1
 	for _, n := range r.tasks {
@@ -111,7 +112,7 @@ func (r *request) most() int {
 	return most
 }
 
-// total is the number of all tasks.
+// total returns the number of all tasks.
 func (r *request) total() int {
 	if len(r.tasks) == 1 {
 		return r.tasks[0] * r.nodes
@@ -123,7 +124,7 @@ func (r *request) total() int {
 	return sum
 }
 
-// gpusOfNode is how many GPUs a node has, as far as the options tell.
+// gpusOfNode returns the number of GPUs of a node, as far as the options determine it.
 func (r *request) gpusOfNode() int {
 	if g, given := r.get("gpus-per-node"); given {
 		return gpuCount(g.Value)
@@ -145,7 +146,7 @@ func (r *request) gpusOfNode() int {
 	return 0
 }
 
-// gpuCount reads "4", "a100:4", "a100" and "". Several types are not added up.
+// gpuCount parses "4", "a100:4", "a100" and "". It does not add up several types.
 func gpuCount(text string) int {
 	if strings.Contains(text, ",") {
 		return 0
@@ -161,7 +162,7 @@ func gpuCount(text string) int {
 	return n
 }
 
-// variable is what Slurm will have set in the batch script. isKnown tells also of those that it will not set.
+// variable returns the value that Slurm sets in the batch script. isKnown is also true for variables that it does not set.
 func (r *request) variable(name string) (value string, isSet, isKnown bool) {
 	number := func(n int) (string, bool, bool) {
 		if n == 0 {

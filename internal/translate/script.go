@@ -11,7 +11,7 @@ import (
 	words "ddpbatch/internal/text"
 )
 
-// checkScript refuses what sbatch refuses, and what is no script for a shell. Comments in another encoding are mended.
+// checkScript rejects scripts that sbatch rejects, and scripts for other shells. It repairs comments in another encoding.
 func checkScript(text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("the script is empty")
@@ -19,9 +19,9 @@ func checkScript(text string) (string, error) {
 	first, _, _ := strings.Cut(text, "\n")
 	switch {
 	case !strings.HasPrefix(text, "#!"):
-		return "", errors.New(`it is no batch script: its first line must begin with #!, as in "#!/bin/bash"`)
+		return "", errors.New(`it is not a batch script: its first line must begin with #!, as in "#!/bin/bash"`)
 	case strings.Contains(text, "\r\n"):
-		return "", errors.New("it has DOS line ends, which sbatch refuses: save it with Unix ones")
+		return "", errors.New("it has DOS line endings, which sbatch rejects: save it with Unix line endings")
 	case !shellForm().MatchString(first):
 		return "", fmt.Errorf("line 1: %s: only scripts for sh, bash, dash and ksh can be translated", words.Quoted(first, maxShown))
 	}
@@ -52,7 +52,7 @@ func checkText(text string) error {
 	return nil
 }
 
-// parse reads the text of a shell.
+// parse parses shell text.
 func parse(text string) ([]*syntax.Stmt, error) {
 	file, err := parseFile(text)
 	if err != nil {
@@ -61,19 +61,19 @@ func parse(text string) ([]*syntax.Stmt, error) {
 	return file.Stmts, nil
 }
 
-// parseFile reads it with its comments.
+// parseFile parses shell text with its comments.
 func parseFile(text string) (*syntax.File, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 	if err != nil {
 		if at, ok := errors.AsType[syntax.ParseError](err); ok {
-			return nil, fmt.Errorf("line %d: no shell can read it: %s", at.Pos.Line(), quoted(at.Text))
+			return nil, fmt.Errorf("line %d: not valid shell text: %s", at.Pos.Line(), quoted(at.Text))
 		}
-		return nil, fmt.Errorf("no shell can read it: %s", quoted(err.Error()))
+		return nil, fmt.Errorf("not valid shell text: %s", quoted(err.Error()))
 	}
 	return file, nil
 }
 
-// source is the text of a node, with the here-documents that belong to it.
+// source returns the text of a node, with its here-documents.
 func (t *translation) source(n syntax.Node) string {
 	from, to := int(n.Pos().Offset()), int(n.End().Offset())
 	syntax.Walk(n, func(n syntax.Node) bool {

@@ -10,15 +10,15 @@ import (
 	words "ddpbatch/internal/text"
 )
 
-// What is shown in a comment is blanked by package redact, by names that hold TOKEN and the like. What is copied has to be looked at more
-// closely: TOKENIZERS_PARALLELISM=false and --max-tokens 2048 are no secrets, and a job without them is another job.
+// Package redact blanks what a comment shows, by names that contain TOKEN and the like. What is copied must be examined more closely:
+// TOKENIZERS_PARALLELISM=false and --max-tokens 2048 are not secrets, and without them the job would be another.
 
-// secretForm finds what is a key by its look: tokens of services, and a password in a URL.
+// secretForm matches what looks like a key: tokens of services, and a password in a URL.
 var secretForm = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\b(?:hf_|ghp_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[A-Za-z0-9_-]{12,}|://[^/\s:@]*:[^/\s@]+@`)
 })
 
-// blanked is text, for a comment, without what may be secret in it.
+// blanked blanks in the text of a comment what may be secret.
 func blanked(text string) string {
 	return secretForm().ReplaceAllStringFunc(redact.Text(text), func(found string) string {
 		if strings.HasPrefix(found, "://") {
@@ -28,7 +28,8 @@ func blanked(text string) string {
 	})
 }
 
-// namesSecret reports whether a variable or flag of this name holds a secret: by its last word. sure: whatever its value is.
+// namesSecret reports whether a variable or flag of this name holds a secret, by the last word of the name. sure means that any value of it
+// is a secret.
 func namesSecret(name string) (named, sure bool) {
 	parts := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
 	if n := len(parts); n > 1 && parts[n-1] == "ID" && parts[n-2] == "KEY" { // AWS_ACCESS_KEY_ID
@@ -50,7 +51,7 @@ func namesSecret(name string) (named, sure bool) {
 	return named, sure
 }
 
-// plainValue is a value that is no secret whatever its name is.
+// plainValue matches values that are not secrets, whatever their names are.
 var plainValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?i:true|false|yes|no|on|off|none|null|-?[0-9]{0,6}|<.*>|\[.*\])$`)
 })
@@ -61,7 +62,7 @@ func isSecret(name, value string) bool {
 	return named && !plainValue().MatchString(value) || secretForm().MatchString(value)
 }
 
-// isSecretArgument tells it of a flag's value, which is seldom one: --sort-key length.
+// isSecretArgument is isSecret for a flag's value, which is rarely a secret: --sort-key length.
 func isSecretArgument(name, value string) bool {
 	named, sure := namesSecret(name)
 	const shortest = 8
@@ -71,12 +72,12 @@ func isSecretArgument(name, value string) bool {
 		secretForm().MatchString(value)
 }
 
-// withoutSecrets are the words of a command that may be copied; found tells that there are others.
+// withoutSecrets returns the words of a command that may be copied. found reports whether there are others.
 func withoutSecrets(command []string) (shown []string, found bool) {
-	flag := "" // the word before, where it names what follows
+	flag := "" // the word before, if it names what follows
 	for _, word := range command {
 		name, value, assigned := strings.Cut(word, "=")
-		bare := strings.TrimLeft(word, `("'`) // an element of an array, say
+		bare := strings.TrimLeft(word, `("'`) // for an element of an array
 		safe := word
 		switch {
 		case strings.ContainsAny(word, " \n") && holdsSecret(word): // a script
@@ -96,7 +97,7 @@ func withoutSecrets(command []string) (shown []string, found bool) {
 	return shown, found
 }
 
-// parted are the words of a line; the first of an array, NAME=(--flag ..., is one, too.
+// parted returns the words of a line. The first element of an array, NAME=(--flag ..., is a word too.
 func parted(text string) []string { return strings.Fields(arrayForm().ReplaceAllString(text, "=( $1")) }
 
 var arrayForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`=\(([^\s$])`) })
@@ -113,7 +114,7 @@ func holdsSecret(text string) bool {
 // maxShown is how many bytes of a script's line a comment shows.
 const maxShown = 160
 
-// quoted is a script's text in a comment: on one line, short, and without secrets.
+// quoted prepares a script's text for a comment: on one line, shortened, and without secrets.
 func quoted(text string) string {
 	list := parted(blanked(text))
 	list, _ = withoutSecrets(list)

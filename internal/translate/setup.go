@@ -11,14 +11,14 @@ import (
 var ownVariables = strings.Fields("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE " +
 	"GROUP_RANK NODE_RANK ROLE_RANK NCCL_COMM_ID")
 
-// visibleDevices say which GPUs there are to the agent, too, which the variables of [setup] env do not reach.
+// visibleDevices select the GPUs also for the agent, which does not get the variables of [setup] env.
 var visibleDevices = strings.Fields("CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES")
 
 // setupOf writes [setup] from the statements before the launch line, which needs the given variables.
 func (t *translation) setupOf(items []item, needed []string) {
 	lines := liveItems(items, needed)
 	var script []string
-	ordered := false // a line that later ones may depend on is in script, which comes after modules, venv and conda
+	ordered := false // a line that later ones may depend on is in script, which runs after modules, venv and conda
 	add := func(it item, text string, decides bool) {
 		if err := (slurm.Setup{Script: []string{text}}).Validate(); err != nil {
 			t.setup.note(it.line, "not translated: %s: %v", quoted(text), err)
@@ -40,7 +40,7 @@ func (t *translation) setupOf(items []item, needed []string) {
 				add(it, text, slices.Contains(searchPaths, it.name))
 			})
 		case holdsSecret(it.text):
-			t.setup.note(it.line, "not copied, as it may hold a secret: %s", quoted(it.text))
+			t.setup.note(it.line, "not copied, because it may hold a secret: %s", quoted(it.text))
 		case it.kind == loadsModules && !ordered && t.venv == "" && t.conda == "":
 			t.modules = append(t.modules, it.modules...)
 		case it.kind == entersVenv && !ordered && t.venv == "" && t.conda == "":
@@ -63,14 +63,14 @@ func (t *translation) setupOf(items []item, needed []string) {
 		t.setup.put("conda", t.conda, "")
 	}
 	if len(script) > 0 {
-		t.setup.put("script", script, "lines of the script, as they are; one that fails ends the job")
+		t.setup.put("script", script, "unchanged lines of the script; if one fails, the job ends")
 	}
 }
 
 // searchPaths are variables that decide what later lines find.
 var searchPaths = strings.Fields("PATH LD_LIBRARY_PATH PYTHONPATH MODULEPATH CONDA_EXE CONDA_PREFIX CONDA_ENVS_PATH")
 
-// hasConda reports whether a conda environment is entered in what follows, before any line that is not quiet.
+// hasConda reports whether a conda environment is entered later, before any line that is not quiet.
 func hasConda(items []item) bool {
 	for _, it := range items {
 		if it.kind == entersConda || it.kind == runsLine && !it.quiet {
@@ -80,7 +80,7 @@ func hasConda(items []item) bool {
 	return false
 }
 
-// readLater reports whether a line that is kept reads a variable, or may do so unseen: a file that is sourced.
+// readLater reports whether a remaining line reads a variable, or may do so by sourcing a file.
 func readLater(items []item, name string) bool {
 	return slices.ContainsFunc(items, func(it item) bool {
 		return it.kind == runsLine && (slices.Contains(it.reads, name) || !it.quiet && name != "" && readsFile(it.text)) ||
@@ -92,13 +92,13 @@ func readsFile(text string) bool {
 	return strings.HasPrefix(text, "source ") || strings.HasPrefix(text, ". ") || strings.HasPrefix(text, "eval ")
 }
 
-// isFixed reports whether the value of a variable is known here.
+// isFixed reports whether the value of a variable is known.
 func isFixed(it item) bool {
 	_, fixed := it.value.constant()
 	return fixed && !it.isArray
 }
 
-// liveItems leaves out what ddpbatch does by itself, and variables that nothing needs any more: what the launch line needs is needed.
+// liveItems leaves out what ddpbatch does itself, and variables that are no longer needed. The launch line needs those in needed.
 func liveItems(items []item, needed []string) []item {
 	wanted, dropped := map[string]bool{}, map[string]bool{}
 	for _, name := range needed {
@@ -117,7 +117,7 @@ func liveItems(items []item, needed []string) []item {
 			}
 		}
 	}
-	for i := range kept { // what is only printed keeps nothing alive
+	for i := range kept { // a variable that is only printed is not needed
 		it := &kept[i]
 		if it.kind != runsLine || !it.quiet {
 			continue
@@ -130,7 +130,7 @@ func liveItems(items []item, needed []string) []item {
 			case it.writesFile:
 				it.kind, it.why = isUntranslated, "it writes "+name+", which the job does not set"
 			default:
-				it.kind, it.why = isLeftOut, "it prints what the script no longer has"
+				it.kind, it.why = isLeftOut, "it prints a variable that is left out"
 			}
 		}
 		for j := range kept[:i] {
@@ -147,7 +147,7 @@ func liveItems(items []item, needed []string) []item {
 	return slices.DeleteFunc(kept, func(it item) bool { return it.kind == isInPlace })
 }
 
-// fateOf is what becomes of a variable, and why.
+// fateOf decides what becomes of a variable, and why.
 func fateOf(it item, wanted bool) (itemKind, string) {
 	switch {
 	case slices.Contains(ownVariables, it.name):
@@ -155,18 +155,18 @@ func fateOf(it item, wanted bool) (itemKind, string) {
 	case mentionsLauncher(it.value.static()) && wanted:
 		return isUntranslated, "it holds a launcher: launch.command is what one rank runs"
 	case mentionsLauncher(it.value.static()):
-		return isLeftOut, "launch.command has what it says"
+		return isLeftOut, "launch.command contains it"
 	case !it.exported && !wanted && (isFixed(it) || it.isArray && it.inPlace):
 		return isInPlace, ""
 	case !it.exported && !wanted:
-		return isLeftOut, "nothing here needs it"
-	case it.why != "": // a step of srun's in it, say
+		return isLeftOut, "it is not needed here"
+	case it.why != "": // it contains a step of srun, for example
 		return isUntranslated, it.why
 	}
 	return setsVariable, ""
 }
 
-// setVariable puts a variable into [setup]: into env where its value is known and only ranks need it, else into the script.
+// setVariable writes a variable to [setup]: to env if its value is known and only ranks need it, and otherwise to the script.
 func (t *translation) setVariable(it item, isRead bool, needed []string, add func(string)) {
 	text, _ := it.value.constant()
 	fixed := isFixed(it)
@@ -177,7 +177,7 @@ func (t *translation) setVariable(it item, isRead bool, needed []string, add fun
 		t.notCopied(it.line, it.name)
 	case fixed && forRanks && !isRead && !slices.Contains(visibleDevices, it.name):
 		t.setEnv(it.line, it.name, text)
-	case fixed && strings.Contains(it.text, "$"): // of variables that are known here alone
+	case fixed && strings.Contains(it.text, "$"): // its variables are known only here
 		text := it.name + "=" + shellText(it.value)
 		if forRanks {
 			text = "export " + text
@@ -191,10 +191,10 @@ func (t *translation) setVariable(it item, isRead bool, needed []string, add fun
 }
 
 func (t *translation) notCopied(line int, name string) {
-	t.setup.note(line, "%s is not copied, as it may be a secret: export it in the shell that submits", quoted(name))
+	t.setup.note(line, "%s is not copied, because it may be a secret: export it in the shell that submits", quoted(name))
 }
 
-// setEnv puts a variable of the ranks into [setup.env].
+// setEnv writes a variable of the ranks to [setup.env].
 func (t *translation) setEnv(line int, name, value string) {
 	switch {
 	case slices.Contains(ownVariables, name):
@@ -202,13 +202,13 @@ func (t *translation) setEnv(line int, name, value string) {
 	case isSecret(name, value) || holdsSecret(value):
 		t.notCopied(line, name)
 	case !variableForm().MatchString(name):
-		t.setup.note(line, "not translated: %s is no name of a variable", quoted(name))
+		t.setup.note(line, "not translated: %s is not a valid name of a variable", quoted(name))
 	default:
 		t.env.put(name, value, "")
 	}
 }
 
-// changeDir makes a folder the working directory.
+// changeDir makes a directory the working directory.
 func (t *translation) changeDir(it item, afterLines bool) {
 	folder, ok := t.path(it.value)
 	if len(it.value) > 0 && it.value[0].dynamic && it.value[0].text == "${SLURM_SUBMIT_DIR}" {
@@ -224,12 +224,12 @@ func (t *translation) changeDir(it item, afterLines bool) {
 	}
 	t.moveTo(folder)
 	if afterLines || t.venv != "" && !strings.ContainsAny(t.venv[:1], "/~") {
-		t.setup.note(it.line, "%s is workdir, also for what stands before it in the script: check relative paths", quoted(it.text))
+		t.setup.note(it.line, "%s becomes workdir, also for the lines before it in the script: check relative paths", quoted(it.text))
 	}
 }
 
-// withArrays hands the arrays that a command reads, which is a script of bash's, on to the ranks: a shell gives programs no arrays. A last
-// line of the setup makes a text of each, and the command reads that back.
+// withArrays passes the arrays that a command reads, which is a bash script, on to the ranks, because a shell cannot pass arrays to
+// programs. A last line of the setup turns each into a text, which the command reads back.
 func (t *translation) withArrays(items []item, command, needed []string) ([]item, []string) {
 	script := command[len(command)-1]
 	var read []string
@@ -243,7 +243,7 @@ func (t *translation) withArrays(items []item, command, needed []string) ([]item
 		items = append(items, item{kind: runsLine, line: t.line.line, text: "export " + text + "=$(declare -p " + name + ")",
 			reads: []string{name}})
 		read = append(read, `eval "$`+text+`"`)
-		t.launch.note(t.line.line, "%s comes from setup.script as %s: no program gets an array of the shell's", name, text)
+		t.launch.note(t.line.line, "%s comes from setup.script as %s, because a shell cannot pass arrays to programs", name, text)
 	}
 	command[len(command)-1] = strings.Join(append(read, script), "\n")
 	return items, command

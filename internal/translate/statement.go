@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/torchrun"
 )
 
-// itemKind is what a statement does.
+// itemKind says what a statement does.
 type itemKind int
 
 const (
@@ -24,8 +24,8 @@ const (
 	hooksConda                     // eval "$(conda shell.bash hook)"
 	changesDir                     // cd
 	mayLaunch                      // starts a program
-	isInPlace                      // a variable whose value stands in the place of its name
-	isLeftOut                      // what ddpbatch does by itself: why says so
+	isInPlace                      // a variable whose value replaces its name
+	isLeftOut                      // done by ddpbatch itself, as why says
 	isUntranslated                 // why says what to do instead
 )
 
@@ -33,7 +33,7 @@ const (
 type item struct {
 	kind       itemKind
 	line       int
-	text       string // as the script has it
+	text       string // as in the script
 	why        string
 	name       string   // setsVariable
 	value      field    // setsVariable, changesDir
@@ -44,16 +44,16 @@ type item struct {
 	modules    []string // loadsModules
 	reads      []string // the variables that it needs
 	writes     []string // the variables that it may set
-	quiet      bool     // of runsLine: what follows does not depend on it
-	writesFile bool     // of a quiet one: but on the file that it writes
+	quiet      bool     // of runsLine: later lines do not depend on it
+	writesFile bool     // of a quiet one: except for the file that it writes
 	words      []field  // mayLaunch
-	prefix     []item   // mayLaunch: variables of that command alone
+	prefix     []item   // mayLaunch: variables set only for that command
 	strength   int      // mayLaunch: how likely it is the launch line
 	apart      bool     // mayLaunch: the script does not wait for it
-	notes      []string // mayLaunch: what was taken off the line
+	notes      []string // mayLaunch: what was removed from the line
 }
 
-// statements reads statements in their order.
+// statements reads statements in order.
 func (t *translation) statements(list []*syntax.Stmt) {
 	for _, s := range list {
 		t.statement(s)
@@ -75,10 +75,10 @@ func (t *translation) statement(s *syntax.Stmt) {
 	}
 }
 
-// before are programs that a script calls before others, joined by &&, and that are not meant to decide whether those run.
+// before are programs that a script calls before others, joined by &&, although they are not meant to decide whether those run.
 var before = strings.Fields("cd source . module ml conda mamba mkdir set ulimit")
 
-// succeeds reports whether a statement that stands before && is one that is not meant to fail.
+// succeeds reports whether a statement before && is not expected to fail.
 func (t *translation) succeeds(s *syntax.Stmt) bool {
 	switch cmd := s.Cmd.(type) {
 	case *syntax.DeclClause:
@@ -91,7 +91,7 @@ func (t *translation) succeeds(s *syntax.Stmt) bool {
 	return false
 }
 
-// assign notes the value of a variable. One that may be a secret is never put in the place of its name.
+// assign records the value of a variable. A possible secret never replaces its name.
 func (t *translation) assign(it item, w *syntax.Word) {
 	text, _ := it.value.constant()
 	ofItself := slices.Contains(it.value.names(), it.name) // PATH=x:$PATH
@@ -103,7 +103,7 @@ func (t *translation) assign(it item, w *syntax.Word) {
 	t.variables[it.name] = v
 }
 
-// onlyFlags is a value that begins as a launcher or a flag does; nil: it does not.
+// onlyFlags returns a value that begins as a launcher or a flag does, and nil for other values.
 func onlyFlags(value []field) []field {
 	if len(value) == 0 || len(value[0]) == 0 || value[0][0].dynamic {
 		return nil
@@ -117,14 +117,14 @@ func onlyFlags(value []field) []field {
 
 var referenceForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`) })
 
-// isKnown reports whether a value is text and variables alone, so that it may be put in the place of its name.
+// isKnown reports whether a value consists only of text and variables, so that it may replace its name.
 func isKnown(value field) bool {
 	return !slices.ContainsFunc(value, func(p piece) bool {
 		return p.dynamic && (!referenceForm().MatchString(p.text) || slices.ContainsFunc(p.names, isDrawn))
 	})
 }
 
-// isDrawn reports whether a variable of bash's has another value each time that it is read, and in each rank.
+// isDrawn reports whether a bash variable has another value each time that it is read, and in each rank.
 func isDrawn(name string) bool {
 	return slices.Contains([]string{"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID"}, name)
 }
@@ -163,20 +163,20 @@ func (t *translation) itemsOf(s *syntax.Stmt) []item {
 	return []item{base}
 }
 
-// blocked says why a statement has no place in a job file; "": it may have one.
+// blocked says why a statement cannot be in a job file. It returns "" if it can.
 func (t *translation) blocked(s *syntax.Stmt) string {
 	switch s.Cmd.(type) {
 	case *syntax.FuncDecl:
 		return "a function"
 	case *syntax.ForClause, *syntax.WhileClause:
-		return "a loop: slurm.array starts a run for each of several values"
+		return "a loop: slurm.array starts a run for each value"
 	case *syntax.CoprocClause:
 		return "a background process"
 	}
 	return ""
 }
 
-// assignedIn are the variables that a statement may set.
+// assignedIn returns the variables that a statement may set.
 func assignedIn(s *syntax.Stmt) (names []string) {
 	syntax.Walk(s, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -202,7 +202,7 @@ func assignedIn(s *syntax.Stmt) (names []string) {
 
 const timeNote = "left out: time: status and the run directory say how long the ranks ran"
 
-// unwrap takes off a statement what does not change which program it starts: time, a pipe into tee, what to do when it fails.
+// unwrap removes from a statement what does not change which program it starts: time, a pipe into tee, and what to do when it fails.
 func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 	var notes []string
 	for {
@@ -213,7 +213,7 @@ func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 			continue
 		}
 		if ok && binary.Op == syntax.OrStmt && t.changesFolder(binary.X) && ends(binary.Y) {
-			return binary.X, nil // a folder that is not there ends the job in any case
+			return binary.X, nil // a missing directory ends the job in any case
 		}
 		if !ok || t.strengthOf(binary.X) < fromPython {
 			return s, notes
@@ -222,13 +222,14 @@ func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 		case syntax.Pipe, syntax.PipeAll:
 			notes = append(notes, "left out: | "+quoted(t.source(binary.Y))+": the ranks' output is in the run directory")
 		case syntax.OrStmt, syntax.AndStmt:
-			notes = append(notes, "not translated: "+binary.Op.String()+" "+quoted(t.source(binary.Y))+": what follows an end is [requeue]")
+			notes = append(notes, "not translated: "+binary.Op.String()+" "+quoted(t.source(binary.Y))+
+				": [requeue] controls what follows an end")
 		}
 		s = binary.X
 	}
 }
 
-// changesFolder reports whether a statement is "cd FOLDER".
+// changesFolder reports whether a statement is "cd DIRECTORY".
 func (t *translation) changesFolder(s *syntax.Stmt) bool {
 	cmd, ok := s.Cmd.(*syntax.CallExpr)
 	return ok && len(cmd.Args) == 2 && len(s.Redirs) == 0 && cmd.Args[0].Lit() == "cd"
@@ -245,7 +246,7 @@ func ends(s *syntax.Stmt) bool {
 	return false
 }
 
-// strengthOf is the strength of a statement as a launch line.
+// strengthOf returns the strength of a statement as a launch line.
 func (t *translation) strengthOf(s *syntax.Stmt) int {
 	switch cmd := s.Cmd.(type) {
 	case *syntax.CallExpr:
@@ -278,7 +279,7 @@ func (t *translation) contains(s *syntax.Stmt) (why string) {
 				if strength(words) >= fromSrun || torchrun.IsStarter(programOf(words)) {
 					why = "it may start ranks: write launch.command"
 				} else if p := programOf(words); slices.Contains(takesOver, p) || t.functions[p] || actsOnJobs(words) {
-					why = p + " has no place before the ranks start"
+					why = p + " cannot run before the ranks start"
 				}
 			}
 		}
@@ -312,7 +313,7 @@ func (t *translation) declaration(base item, cmd *syntax.DeclClause) []item {
 	return t.assignments(base, assigns, exported)
 }
 
-// export is "export NAME" of a variable that has its value already.
+// export reads "export NAME" of a variable that already has a value.
 func (t *translation) export(it item, name string) item {
 	it.kind, it.name, it.exported, it.text, it.reads = setsVariable, name, true, "export "+name, []string{name}
 	it.value = field{{text: "${" + name + "}", dynamic: true, quoted: true, names: it.reads}}
@@ -352,7 +353,7 @@ func (t *translation) assignments(base item, assigns []*syntax.Assign, exported 
 	return items
 }
 
-// array reads NAME=(...), whose elements are known where they are plain words.
+// array reads NAME=(...). Its elements are known if they are plain words.
 func (t *translation) array(it item, list *syntax.ArrayExpr) item {
 	v := variable{array: true}
 	for _, e := range list.Elems {
@@ -377,23 +378,23 @@ func (t *translation) array(it item, list *syntax.ArrayExpr) item {
 	return it
 }
 
-// Programs that end the shell, or wait for what it has started.
+// endsShell are programs that end the shell, or wait for what it has started.
 var endsShell = []string{"exit", "return", "exec", "break", "continue", "logout", "kill"}
 
-// takesOver are those of them that have no place in a setup; one that exits there ends the job, as in the script.
+// takesOver are those of them that cannot be part of a setup. One that exits there ends the job, as in the script.
 var takesOver = []string{"exec", "logout", "kill"}
 
-// quietPrograms print, or set what only they themselves name: what follows does not depend on them.
+// quietPrograms only print, or set only what they themselves name, so that later lines do not depend on them.
 var quietPrograms = strings.Fields("echo printf date hostname pwd env printenv set shopt ulimit umask mkdir " +
 	"nvidia-smi rocm-smi ls cat free lscpu df which type true : uname id whoami touch sleep")
 
-// utilities are programs that a script calls on its way; none is what a job is for.
+// utilities are programs that a script calls on its way, and never a job's own program.
 var utilities = append(strings.Fields("cp mv rm tar rsync ln chmod unzip unpigz gzip test [ [[ sed grep awk find "+
 	"export pip pip3 git make cmake wandb huggingface-cli module ml conda mamba source . eval cd pushd popd alias unset "+
 	"read mapfile scontrol squeue "+
 	"sinfo sacct curl wget wait trap head tail sort wc tee xargs stat realpath dirname basename lfs aws gsutil rclone"), quietPrograms...)
 
-// programOf is the name of a command's program, without its folder; "" where only the shell knows it.
+// programOf returns the name of a command's program, without its directory, or "" if only the shell knows it.
 func programOf(words []field) string {
 	if len(words) == 0 {
 		return ""

@@ -16,54 +16,54 @@ import (
 	"ddpbatch/slurm"
 )
 
-// maxScript bounds a script: the parser calls itself for what stands in brackets.
+// maxScript limits the size of a script, because the parser is recursive.
 const maxScript = 64 << 10
 
-// A Result is a job file that was made of something else.
+// A Result is a job file made from something else.
 type Result struct {
 	Text         string // a whole job.toml
-	Untranslated int    // so many comments tell of something that has no place in it
+	Untranslated int    // number of comments about something that it cannot express
 }
 
-// translation is a script, or a command line, on its way to a job file.
+// translation is the state of translating a script or a command line.
 type translation struct {
-	src       string // the text that is parsed
+	src       string // the text to parse
 	firstLine int    // added to the lines of src
-	isCommand bool   // src is a command line, whose lines have no numbers
+	isCommand bool   // src is a command line, without line numbers
 	asked     *request
 	variables map[string]variable
 	functions map[string]bool
 	items     []item
-	inner     []item // what stands before a launcher in bash -c
+	inner     []item // what precedes a launcher in bash -c
 	pieces    []piece
 	expanded  int
-	requeues  bool // the script has its job started again
+	requeues  bool // the script requeues its job
 	at        int  // the index of the launch line
 	line      launch
 
 	top, slurm, setup, env, container, launch, requeue section
 
-	components []*component // of a heterogeneous job, but for the first
+	components []*component // of a heterogeneous job, without the first
 
-	workdir     string // "": the folder where sbatch would be called
+	workdir     string // "": the directory where sbatch would be called
 	modules     []string
 	venv, conda string
 }
 
-// Options say around what a job file is made.
+// Options describe the context of a job file.
 type Options struct {
-	Source string // what the script or command line is called, for the first comment
-	Name   string // the job's name where the script gives none
-	Base   string // the folder where sbatch would be called, as seen from the job file's; "." where it is the same
+	Source string // the name of the script or command line, for the first comment
+	Name   string // the job's name if the script gives none
+	Base   string // the directory where sbatch would be called, relative to the job file's; "." if it is the same
 }
 
-// Script makes a job file of a batch script for sbatch.
+// Script makes a job file from a batch script for sbatch.
 func Script(text string, o Options) (Result, error) {
 	result, err := script(text, o)
 	return result, clean(err)
 }
 
-// clean is an error that does nothing to a terminal: it may quote the script.
+// clean returns an error that does not affect a terminal, because it may quote the script.
 func clean(err error) error {
 	if err == nil {
 		return nil
@@ -92,7 +92,8 @@ func script(text string, o Options) (Result, error) {
 	t.statements(file.Stmts)
 	t.unreadOptions(text, file)
 	if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, " -l") || strings.Contains(first, "--login") {
-		t.setup.note(1, "not translated: a login shell: what your profile sets goes with the job from the shell that submits")
+		t.setup.note(1, "not translated: a login shell: the job gets the environment of the shell that submits, "+
+			"including what your profile sets")
 	}
 	at := t.launchLine()
 	if at < 0 {
@@ -104,7 +105,7 @@ func script(text string, o Options) (Result, error) {
 	return t.job(at, o), nil
 }
 
-// unreadOptions tells of lines for sbatch that it does not read.
+// unreadOptions adds comments about lines for sbatch that sbatch does not read.
 func (t *translation) unreadOptions(text string, file *syntax.File) {
 	syntax.Walk(file, func(n syntax.Node) bool {
 		c, ok := n.(*syntax.Comment)
@@ -115,17 +116,17 @@ func (t *translation) unreadOptions(text string, file *syntax.File) {
 		before := text[:c.Pos().Offset()]
 		before = before[strings.LastIndexByte(before, '\n')+1:]
 		switch {
-		case strings.TrimSpace(before) != "": // behind a command, on its line
+		case strings.TrimSpace(before) != "": // after a command, on its line
 		case len(file.Stmts) > 0 && number > int(file.Stmts[0].Pos().Line()):
-			t.slurm.note(number, "left out: %s: sbatch reads none behind the first command", quoted(line))
+			t.slurm.note(number, "left out: %s: sbatch reads no options after the first command", quoted(line))
 		case before != "":
-			t.slurm.note(number, "left out: %s: sbatch reads those alone that begin their line", quoted(line))
+			t.slurm.note(number, "left out: %s: sbatch reads options only at the beginning of a line", quoted(line))
 		}
 		return true
 	})
 }
 
-// Command makes a job file of a command line.
+// Command makes a job file from a command line.
 func Command(line string, o Options) (Result, error) {
 	result, err := command(line, o)
 	return result, clean(err)
@@ -144,13 +145,13 @@ func command(line string, o Options) (Result, error) {
 	t.statements(list)
 	at := t.launchLine()
 	if at < 0 || len(t.items) != 1 {
-		return Result{}, errors.New("write one command, which begins with torchrun, srun, mpirun, accelerate " +
+		return Result{}, errors.New("write one command that begins with torchrun, srun, mpirun, accelerate " +
 			"launch, python or your program")
 	}
 	if err := t.readLaunch(t.items[at]); err != nil {
 		return Result{}, err
 	}
-	if t.line.srun != nil || t.line.nodes > 0 || t.line.total > 0 { // they ask for the job itself
+	if t.line.srun != nil || t.line.nodes > 0 || t.line.total > 0 { // they would request the job itself
 		nodes := max(1, t.line.nodes)
 		if t.line.nodes == 0 && t.line.perNode.n > 0 && t.line.total > t.line.perNode.n {
 			nodes = (t.line.total + t.line.perNode.n - 1) / t.line.perNode.n
@@ -159,7 +160,7 @@ func command(line string, o Options) (Result, error) {
 		t.line.srun = slices.DeleteFunc(t.line.srun, forSbatch)
 	}
 	if t.asked.gpus == 0 && t.line.isLauncher {
-		t.slurm.note(0, "no GPUs are asked for: gpus_per_node = 8, say, where the ranks use them")
+		t.slurm.note(0, "no GPUs are requested: add gpus_per_node = 8, for example, if the ranks use them")
 	}
 	if _, given := t.asked.get("time"); !given {
 		t.slurm.note(0, `time = "01:00:00", partition = "...": every long option of sbatch is a key, with _ for -`)
@@ -167,7 +168,7 @@ func command(line string, o Options) (Result, error) {
 	return t.job(at, o), nil
 }
 
-// forSbatch reports whether an option of srun's is one that asks for a job.
+// forSbatch reports whether an option of srun is one that requests a job.
 func forSbatch(g slurm.Given) bool {
 	if slices.Contains([]string{"ntasks", "ntasks-per-node", "ntasks-per-gpu", "job-name", "chdir"}, g.Name) {
 		return true
@@ -191,7 +192,7 @@ func (t *translation) expander() *expander {
 	return &expander{src: t.src, variables: t.variables, known: t.asked.variable, expanded: &t.expanded}
 }
 
-// launcherExpander is for what a launcher reads.
+// launcherExpander returns an expander for what a launcher reads.
 func (t *translation) launcherExpander() *expander {
 	e := t.expander()
 	e.flags = true
@@ -202,7 +203,8 @@ func (t *translation) fieldsOf(list []*syntax.Word) []field { return t.expander(
 
 func (t *translation) valueOf(w *syntax.Word) field { return t.expander().valueOf(w) }
 
-// launchLine is the index of the launch line among the items: the likeliest, and of several the last; -1: none.
+// launchLine returns the index of the launch line among the items: the likeliest, and of several equally likely the last. It returns -1 if
+// there is none.
 func (t *translation) launchLine() int {
 	at, strongest := -1, notLaunched
 	for i, it := range t.items {
@@ -216,20 +218,20 @@ func (t *translation) launchLine() int {
 func (t *translation) noLaunchLine() error {
 	for _, it := range t.items {
 		if it.kind == isUntranslated && (mentionsLauncher(it.text) || strings.Contains(it.text, "srun")) {
-			return fmt.Errorf("line %d: its launch line stands in %s, into which nobody looks here: move it out",
+			return fmt.Errorf("line %d: its launch line is inside %s, which cannot be translated: move it out",
 				it.line, quoted(words.Cut(it.text, 40)))
 		}
 	}
-	return errors.New("it starts no program: there is no launch line, such as srun, torchrun or python")
+	return errors.New("it has no launch line, such as srun, torchrun or python")
 }
 
-// readLaunch takes the launchers off the launch line.
+// readLaunch removes the launchers from the launch line.
 func (t *translation) readLaunch(it item) error {
 	t.line = launch{line: it.line}
 	var command []string
 	for _, w := range it.words {
 		if text := shellText(w); positional(text) {
-			t.line.notes = append(t.line.notes, "not translated: "+text+": the arguments of the script; write them into launch.command")
+			t.line.notes = append(t.line.notes, "not translated: "+text+": the arguments of the script; add them to launch.command")
 			continue
 		}
 		command = append(command, t.encode(w))
@@ -240,7 +242,7 @@ func (t *translation) readLaunch(it item) error {
 	return nil
 }
 
-// positional reports whether a word is made of the arguments of the script alone.
+// positional reports whether a word consists only of the script's arguments.
 func positional(text string) bool {
 	text = strings.Trim(text, `"`)
 	return slices.Contains([]string{"${@}", "$@", "${*}", "$*", "${1}", "${2}", "${3}", "${4}", "${5}"}, text)

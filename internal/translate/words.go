@@ -10,18 +10,18 @@ import (
 
 // A piece is a part of a word after expansion.
 type piece struct {
-	text    string   // what it is, or the shell's text for it where it is known only when the job runs
-	dynamic bool     // text is the shell's
-	quoted  bool     // a dynamic one is not split into words
-	inRanks bool     // of a dynamic one: each rank works it out in the script, too
-	names   []string // the variables in a dynamic one
-	fixed   string   // of a variable that ddpbatch sets anew for each rank: what the script sets it to
+	text    string   // its value, or the shell's text for it if the value is known only when the job runs
+	dynamic bool     // text is shell text
+	quoted  bool     // a dynamic piece is not split into words
+	inRanks bool     // of a dynamic piece: in the script, too, each rank evaluates it
+	names   []string // the variables in a dynamic piece
+	fixed   string   // of a variable that ddpbatch sets for each rank: the value that the script sets
 }
 
 // A field is one word that a program gets, in pieces.
 type field []piece
 
-// constant is the word where it has no dynamic piece.
+// constant returns the word if it has no dynamic piece.
 func (f field) constant() (string, bool) {
 	var b strings.Builder
 	for _, p := range f {
@@ -33,7 +33,7 @@ func (f field) constant() (string, bool) {
 	return b.String(), true
 }
 
-// static is what of a field is known, one piece after the other.
+// static returns the known pieces of a field, joined.
 func (f field) static() string {
 	var b strings.Builder
 	for _, p := range f {
@@ -44,7 +44,7 @@ func (f field) static() string {
 	return b.String()
 }
 
-// names are the variables that a field needs when the job runs.
+// names returns the variables that a field needs when the job runs.
 func (f field) names() (names []string) {
 	for _, p := range f {
 		names = append(names, p.names...)
@@ -56,20 +56,21 @@ func (f field) names() (names []string) {
 type variable struct {
 	fields []field // one, or the elements of an array
 	array  bool
-	opaque bool    // it is known only when the job runs, or must not be copied
-	flags  []field // the value as a launcher reads it that has its flags in it, also where only the job knows a part; nil: it has none
+	opaque bool    // its value is known only when the job runs, or must not be copied
+	flags  []field // the value as flags of a launcher, even if only the job knows a part of it; nil: it holds no flags
 }
 
-// An expander expands words as a shell does, as far as their text tells the outcome.
+// An expander expands words as a shell does, as far as their text determines the result.
 type expander struct {
-	src       string // the text that the words are from
+	src       string // the text that contains the words
 	variables map[string]variable
 	known     func(name string) (value string, isSet, isKnown bool) // what Slurm will have set
-	expanded  *int                                                  // how many bytes variables have come to so far
-	flags     bool                                                  // what may be flags of a launcher is put in the place of its name
+	expanded  *int                                                  // number of bytes of expanded variables so far
+	flags     bool                                                  // possible flags of a launcher replace the variable's name
 }
 
-// maxExpanded bounds what variables come to: with B=$A$A, C=$B$B and so on it doubles with each line. Beyond it they stay variables.
+// maxExpanded limits the size of expanded variables: with B=$A$A, C=$B$B and so on, it doubles with each line. Beyond it variables stay
+// unexpanded.
 const maxExpanded = 256 << 10
 
 // fieldsOf expands words that are arguments of a command.
@@ -92,12 +93,12 @@ func (e *expander) valueOf(w *syntax.Word) field {
 	return b.field
 }
 
-// fieldBuilder gathers pieces into fields.
+// fieldBuilder combines pieces into fields.
 type fieldBuilder struct {
 	done  []field
 	field field
 	begun bool
-	whole bool // blanks do not part fields
+	whole bool // blanks do not separate fields
 }
 
 func (b *fieldBuilder) add(p piece) {
@@ -111,7 +112,7 @@ func (b *fieldBuilder) end() {
 	b.field, b.begun = nil, false
 }
 
-// split adds the value of an unquoted variable, which blanks part.
+// split adds the value of an unquoted variable, which is split at blanks.
 func (b *fieldBuilder) split(f field) {
 	for _, p := range f {
 		if p.dynamic || b.whole {
@@ -159,7 +160,7 @@ func (e *expander) parts(b *fieldBuilder, parts []syntax.WordPart, quoted, atSta
 	}
 }
 
-// isAll reports whether a quoted text is "${array[@]}" alone, which may be no word at all.
+// isAll reports whether a quoted text is exactly "${array[@]}", which may expand to no word at all.
 func isAll(q *syntax.DblQuoted) bool {
 	if len(q.Parts) != 1 {
 		return false
@@ -168,18 +169,18 @@ func isAll(q *syntax.DblQuoted) bool {
 	return ok && (isEach(p, true) || p.Param != nil && p.Param.Value == "@")
 }
 
-// isEach reports whether a parameter is all elements of an array: ${array[@]} or, without quotes, ${array[*]}.
+// isEach reports whether a parameter means all elements of an array: ${array[@]} or, without quotes, ${array[*]}.
 func isEach(p *syntax.ParamExp, quoted bool) bool {
 	w, ok := p.Index.(*syntax.Word)
 	return ok && (w.Lit() == "@" || w.Lit() == "*" && !quoted)
 }
 
-// dynamic adds what only the shell knows.
+// dynamic adds a piece that only the shell can evaluate.
 func (e *expander) dynamic(b *fieldBuilder, n syntax.Node, quoted bool) {
 	b.add(piece{text: e.text(n), dynamic: true, quoted: quoted, names: namesIn(n)})
 }
 
-// text is the source of a node.
+// text returns the source of a node.
 func (e *expander) text(n syntax.Node) string {
 	from, to := int(n.Pos().Offset()), int(n.End().Offset())
 	if from < 0 || to > len(e.src) || from > to {
@@ -188,7 +189,7 @@ func (e *expander) text(n syntax.Node) string {
 	return e.src[from:to]
 }
 
-// namesIn are the variables that a node reads.
+// namesIn returns the variables that a node reads.
 func namesIn(n syntax.Node) (names []string) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		switch p := n.(type) {
@@ -209,7 +210,7 @@ func namesIn(n syntax.Node) (names []string) {
 	return names
 }
 
-// literal adds text that stands for itself, but for backslashes, the home folder, and what names files.
+// literal adds literal text, and handles backslashes, the home directory, and patterns of file names.
 func (e *expander) literal(b *fieldBuilder, lit *syntax.Lit, quoted, atStart bool) {
 	raw := lit.Value
 	if quoted {
@@ -230,11 +231,11 @@ func (e *expander) literal(b *fieldBuilder, lit *syntax.Lit, quoted, atStart boo
 	b.add(piece{text: unescape(raw, "")})
 }
 
-// homePiece is the home folder of whoever runs the job.
+// homePiece is the home directory of the user who runs the job.
 var homePiece = piece{text: "${HOME}", dynamic: true, quoted: true, names: []string{"HOME"}}
 
-// namesFiles tells whether a shell would look for files by a text, or make several words of it. Brackets alone, as in Hydra's
-// devices=[0,1], are no pattern that anybody means.
+// namesFiles reports whether a shell would match file names with a text, or expand it to several words. Brackets alone, as in Hydra's
+// devices=[0,1], are not meant as a pattern.
 func namesFiles(raw string) bool {
 	open, list := false, false
 	for i := 0; i < len(raw); i++ {
@@ -258,7 +259,7 @@ func namesFiles(raw string) bool {
 	return false
 }
 
-// unescape takes away the backslashes before the characters that they quote; none named: before all.
+// unescape removes the backslashes before the characters in only, or before all characters if only is empty.
 func unescape(raw, only string) string {
 	var b strings.Builder
 	for i := 0; i < len(raw); i++ {
@@ -270,7 +271,7 @@ func unescape(raw, only string) string {
 	return b.String()
 }
 
-// parameter adds the value of a variable where it is known.
+// parameter adds the value of a variable if it is known.
 func (e *expander) parameter(b *fieldBuilder, p *syntax.ParamExp, quoted bool) {
 	if p.Param == nil {
 		e.dynamic(b, p, quoted)
@@ -315,7 +316,7 @@ func (e *expander) parameter(b *fieldBuilder, p *syntax.ParamExp, quoted bool) {
 	b.add(piece{text: text, dynamic: true, quoted: quoted, names: namesIn(p)})
 }
 
-// affords tells whether a value may be put in the place of its name, and counts it.
+// affords reports whether a value may replace its name, and counts its bytes.
 func (e *expander) affords(value ...field) bool {
 	for _, f := range value {
 		for _, p := range f {
@@ -325,12 +326,12 @@ func (e *expander) affords(value ...field) bool {
 	return *e.expanded <= maxExpanded
 }
 
-// isPlain tells whether a parameter is read as it is, or with a default.
+// isPlain reports whether a parameter is read unchanged, or with a default.
 func isPlain(p *syntax.ParamExp) bool {
 	return !p.Excl && !p.Length && !p.Width && p.Slice == nil && p.Repl == nil && p.Names == 0
 }
 
-// seen is the value of a variable where it may be put in the place of its name.
+// seen returns the value of a variable if that may replace its name.
 func (e *expander) seen(v variable) (value []field, seen bool) {
 	if e.flags && len(v.flags) > 0 {
 		return v.flags, true
@@ -338,7 +339,7 @@ func (e *expander) seen(v variable) (value []field, seen bool) {
 	return v.fields, !v.opaque
 }
 
-// lookUp finds a variable's value. It is known also where it is known not to be set.
+// lookUp returns a variable's value. isKnown is also true if the variable is known not to be set.
 func (e *expander) lookUp(name string) (value field, isSet, isKnown bool) {
 	if v, assigned := e.variables[name]; assigned {
 		fields, seen := e.seen(v)

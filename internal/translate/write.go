@@ -24,13 +24,13 @@ type keyLine struct {
 	comment string
 }
 
-// A note is a comment about a line of the script; 0: about none.
+// A note is a comment about a line of the script; line 0 means none.
 type note struct {
 	line int
 	text string
 }
 
-// put sets a key, the later value for the earlier.
+// put sets a key, and replaces an earlier value.
 func (s *section) put(name string, value any, comment string) {
 	k := keyLine{name, value, comment}
 	if i := slices.IndexFunc(s.keys, func(k keyLine) bool { return k.name == name }); i >= 0 {
@@ -47,7 +47,7 @@ func (s *section) note(line int, format string, args ...any) {
 	}
 }
 
-// write gives the text of a section, below its head.
+// write writes the text of a section, below its header.
 func (s *section) write(b *strings.Builder, head string) {
 	if len(s.keys)+len(s.notes) == 0 {
 		return
@@ -75,10 +75,10 @@ func (s *section) write(b *strings.Builder, head string) {
 	}
 }
 
-// comment is text that ends neither its line nor the comment.
+// comment returns text that ends neither its line nor the comment.
 func comment(text string) string { return words.Clean(strings.ToValidUTF8(text, "\ufffd")) }
 
-// tomlValue writes a value. Lists of texts that are long stand on lines of their own.
+// tomlValue formats a value. Long lists of texts have one item per line.
 func tomlValue(value any) string {
 	switch v := value.(type) {
 	case int:
@@ -108,10 +108,10 @@ func tomlValue(value any) string {
 	return `""`
 }
 
-// maxList is how long a list may be that stands on one line.
+// maxList is the greatest length of a list on one line.
 const maxList = 100
 
-// tomlString writes a text as a basic string: no byte of it can end the string, or do anything to a terminal.
+// tomlString formats a text as a basic string, so that no byte of it can end the string or affect a terminal.
 func tomlString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
