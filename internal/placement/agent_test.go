@@ -263,7 +263,7 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 			"--rdzv-conf has is_host=true: the host is node 0"},
 		{shell, "--local-addr no.such.host.invalid x", "--local-addr"},
 		{shell, "-m", "-m needs a script"},
-		{shell, "--pass-local-rank", "--pass-local-rank is about a script"},
+		{shell, "--pass-local-rank", "--pass-local-rank needs a script"},
 		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, but this run has only rank 0"},
 		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, but this run has ranks 0 to 3"},
 	} {

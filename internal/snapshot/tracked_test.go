@@ -243,7 +243,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	r.git("config", "filter.a=b.clean", program)
 	s, err := request.Select(t.Context())
 	r.must(err)
-	if _, err := s.Write(t.Context(), t.TempDir(), testNames); err == nil || !strings.Contains(err.Error(), "whose name holds =") {
+	if _, err := s.Write(t.Context(), t.TempDir(), testNames); err == nil || !strings.Contains(err.Error(), "with = in its name") {
 		t.Errorf("error %v", err)
 	}
 }

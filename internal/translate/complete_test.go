@@ -71,8 +71,8 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			"--mem=3G\n  echo x\nfi\n" +
 			"srun python t.py\n#SBATCH --mem=4G\n",
 			[]string{"# line 2: left out: #SBATCH --mem=1G: sbatch reads options only at the beginning of a line",
-				"# line 6: left out: #SBATCH --mem=3G: sbatch reads none behind",
-				"# line 10: left out: #SBATCH --mem=4G: sbatch reads none behind"},
+				"# line 6: left out: #SBATCH --mem=3G: sbatch reads no options after",
+				"# line 10: left out: #SBATCH --mem=4G: sbatch reads no options after"},
 			"##SBATCH"},
 		"a file of what the job does not set": {"#SBATCH -N1\nN=$(srun hostname)\necho $N > hosts\nsrun python t.py\n",
 			[]string{"# line 4: not translated: echo $N > hosts: it writes N, which the job does not set"}, "script ="},

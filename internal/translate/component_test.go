@@ -24,7 +24,7 @@ func TestComponentsComeOut(t *testing.T) {
 		"a word": {"-N1\n#SBATCH hetjob\n#SBATCH -N2 -c2 --gpus-per-socket=1", "srun --het-group=0,1 torchrun --nproc-per-node gpu x.py",
 			nil, "agent", []string{"not translated: 2 cores of each node", "write gpus_per_node"}},
 		"another range": {"-N1\n#SBATCH hetjob\n#SBATCH hetjob\n#SBATCH -N2-4", "srun ./x",
-			[]int{1}, "agent", []string{"[[slurm.component]]  # component 2", "the least number of nodes", "on the first component alone"}},
+			[]int{1}, "agent", []string{"[[slurm.component]]  # component 2", "the least number of nodes", "only on the first component"}},
 		"one of two": {"-N1\n#SBATCH hetjob\n#SBATCH -N1", "srun --het-group=1 ./x", []int{1}, "agent",
 			[]string{"on 1 component of 2", `command = ["./x"]`}},
 		"two commands": {"-N1\n#SBATCH hetjob\n#SBATCH -N1", "srun ./a : --het-group=1 ./b", []int{1}, "agent",
