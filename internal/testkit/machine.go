@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryGroup makes a memory cgroup, of version 1 or 2, whichever this machine has, that has so many bytes and no swap, until the test's
-// end. A process joins it by writing its id to the file cgroup.procs there.
-// It takes root and a hierarchy at its usual place; elsewhere the test is skipped.
+// MemoryGroup creates a memory cgroup, of version 1 or 2 as this machine has, with limit bytes and no swap, until the end of the test. A
+// process joins it by writing its ID to the file cgroup.procs there. It needs root and a hierarchy at the usual place; otherwise the test
+// is skipped.
 func MemoryGroup(t testing.TB, limit int) (dir string) {
 	t.Helper()
 	parent, file, swap := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", map[string]int{"memory.memsw.limit_in_bytes": limit}
@@ -24,7 +24,7 @@ func MemoryGroup(t testing.TB, limit int) (dir string) {
 	}
 	dir, err := os.MkdirTemp(parent, "ddpbatch-test-")
 	if err != nil {
-		t.Skipf("needs to make a memory cgroup: %v", err)
+		t.Skipf("needs to create a memory cgroup: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(dir); err != nil {
@@ -35,12 +35,12 @@ func MemoryGroup(t testing.TB, limit int) (dir string) {
 		t.Skipf("needs to limit the memory of a cgroup: %v", err)
 	}
 	for name, bytes := range swap {
-		_ = control(dir, name, bytes) // a kernel that counts no swap has no such file
+		_ = control(dir, name, bytes) // a kernel that does not count swap has no such file
 	}
 	return dir
 }
 
-// control sets a number of a cgroup, in a file that the kernel has made: where it has made none, this is no cgroup.
+// control writes a number to a file of a cgroup, which the kernel has created. If the file does not exist, this is not a cgroup.
 func control(dir, name string, n int) error {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	if err != nil {
@@ -50,8 +50,8 @@ func control(dir, name string, n int) error {
 	return errors.Join(err, f.Close())
 }
 
-// EnterTemp skips a test of several users if not all of them can enter the folder for temporary files. Their attacks would fail for that
-// reason alone.
+// EnterTemp skips a test of several users if not all of them can enter the directory for temporary files, because their attacks would fail
+// for that reason alone.
 func EnterTemp(t testing.TB) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(os.TempDir())
@@ -72,12 +72,12 @@ func EnterTemp(t testing.TB) {
 	}
 }
 
-// ProgramVariable names the ddpbatch that tests start. ./scripts/test builds it once for all packages.
+// ProgramVariable names the ddpbatch that tests run. ./scripts/test builds it once for all packages.
 const ProgramVariable = "DDPBATCH_TEST_PROGRAM"
 
-// WithProgram runs f with the path of a ddpbatch as it is shipped: the one that ProgramVariable names, else one that it builds, and removes
-// after f. The file's name is ddpbatch, so that its folder can go into PATH. WithProgram is for TestMain: it returns f's exit code, or 1
-// where the program cannot be built, and then has said so on standard error.
+// WithProgram runs f with the path of a ddpbatch as it is shipped: the one that ProgramVariable names, or one that it builds and removes
+// after f. The file's name is ddpbatch, so that its directory can be added to PATH. WithProgram is for TestMain: it returns f's exit code,
+// or 1 if the program cannot be built, after printing the error.
 func WithProgram(f func(program string) int) int {
 	if program := os.Getenv(ProgramVariable); program != "" {
 		if !filepath.IsAbs(program) || filepath.Base(program) != "ddpbatch" {
@@ -102,15 +102,15 @@ func WithProgram(f func(program string) int) int {
 	return f(program)
 }
 
-// Lease holds a lease on the file at path, as Samba and the kernel's NFS server do for their clients (fcntl(2), F_SETLEASE), and gives it
-// back once somebody opens the file, as SIGIO asks for; a test in which nobody does fails.
-// That signal is the process's: one test at a time.
+// Lease holds a lease on the file at path, as Samba and the kernel's NFS server do for their clients (fcntl(2), F_SETLEASE). When another
+// process opens the file, the kernel sends SIGIO, and Lease releases the lease. If nobody opens it, the test fails. The signal belongs to
+// the process, so only one test may use it at a time.
 func Lease(t testing.TB, path string) {
 	t.Helper()
 	LeaseUntil(t, path, func() error { return nil })
 }
 
-// LeaseUntil is Lease for who does something else before it gives the lease back.
+// LeaseUntil is Lease with something to do before the lease is released.
 func LeaseUntil(t testing.TB, path string, do func() error) {
 	t.Helper()
 	holder, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -132,7 +132,7 @@ func LeaseUntil(t testing.TB, path string, do func() error) {
 			_, unlocked := unix.FcntlInt(holder.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
 			released <- errors.Join(err, unlocked)
 		case <-t.Context().Done():
-			released <- errors.New("nobody asked for it")
+			released <- errors.New("no process opened the file")
 		}
 	}()
 	t.Cleanup(func() {
@@ -143,15 +143,15 @@ func LeaseUntil(t testing.TB, path string, do func() error) {
 	})
 }
 
-// SlurmCluster is the path of scripts/slurm-cluster, where ./scripts/test has brought up a cluster. Elsewhere it skips the test, and says
-// why there is none.
+// SlurmCluster returns the path of scripts/slurm-cluster if ./scripts/test has started a cluster. Otherwise it skips the test, and says
+// why.
 func SlurmCluster(t testing.TB) string {
 	t.Helper()
 	script := os.Getenv("DDPBATCH_TEST_SLURM")
 	if script == "" {
 		why := os.Getenv("DDPBATCH_TEST_NO_SLURM")
 		if why == "" {
-			why = "./scripts/test starts one where it can, and sets DDPBATCH_TEST_SLURM"
+			why = "./scripts/test starts one if it can, and sets DDPBATCH_TEST_SLURM"
 		}
 		t.Skip("needs a Slurm cluster: " + why)
 	}

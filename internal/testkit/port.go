@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreePort returns a TCP port of host, an IPv4 address, that nobody else gets before the test ends. A socket has it that does not listen,
-// and leaves it to one that does (socket(7), SO_REUSEADDR); the kernel gives it to nobody who leaves the choice to it.
+// FreePort returns a TCP port of host, an IPv4 address, that no other program gets before the test ends. A socket that does not listen is
+// bound to it, so that another socket may listen on it (socket(7), SO_REUSEADDR), but the kernel does not assign it to sockets that ask for
+// any port.
 func FreePort(t testing.TB, host string) string {
 	t.Helper()
 	addr, err := net.ResolveTCPAddr("tcp4", net.JoinHostPort(host, "0"))
@@ -32,8 +33,9 @@ func FreePort(t testing.TB, host string) string {
 	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
 }
 
-// FreePorts returns the first of n TCP ports in a row that are free at all IPv4 addresses, and that nobody else gets before the test ends,
-// as with FreePort. They are of the range that the kernel gives from (ip(7), ip_local_port_range), where package rendezvous looks for none.
+// FreePorts returns the first of n consecutive TCP ports that are free on all IPv4 addresses, and that no other program gets before the
+// test ends, as with FreePort. They are in the range from which the kernel assigns ports (ip(7), ip_local_port_range), where package
+// rendezvous does not look for ports.
 func FreePorts(t testing.TB, n int) (first int) {
 	t.Helper()
 	for range 1000 {
@@ -47,11 +49,12 @@ func FreePorts(t testing.TB, n int) (first int) {
 			t.Fatal(err)
 		}
 	}
-	t.Fatalf("no %d ports in a row are free", n)
+	t.Fatalf("no %d consecutive ports are free", n)
 	return 0
 }
 
-// holdPorts binds a socket to each of n ports. It lets others listen there only once it has them, so that two tests do not hold one port.
+// holdPorts binds a socket to each of n ports. It permits others to listen on them only when it has all of them, so that two tests do not
+// hold the same port.
 func holdPorts(first, n int) (held []int, err error) {
 	for port := first; port < first+n; port++ {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

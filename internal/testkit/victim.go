@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Saved is what a victim of Kill prints when a step is safe.
+// Saved is called by a victim of Kill after a step is safe.
 func Saved(step int64) { fmt.Println("saved", step) }
 
 // victimTime is enough for a few saves on the slowest machine; a victim that takes longer hangs.
 const victimTime = 3 * time.Minute
 
-// Kill starts the test binary again, with only the named test and more variables, as a victim that calls Saved after every step. It waits
-// for so many of them and then a little longer, kills the victim (SIGKILL), and returns the last step that it said; 0: none. What the
-// victim writes to standard error is an error, and so is a victim that ends by itself, or that has not saved so often within three minutes,
-// or before ctx ends; it is killed then, too.
+// Kill starts the test binary again, with only the named test and with further variables, as a victim that calls Saved after every step.
+// Kill waits for the given number of saves and then a little longer, kills the victim (SIGKILL), and returns the last step that the victim
+// reported, or 0. It is an error if the victim writes to standard error, if it ends by itself, or if it has not saved often enough within
+// three minutes or before ctx ends. In these cases Kill kills the victim too.
 func Kill(ctx context.Context, test string, environ []string, saves int, longer time.Duration) (last int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, victimTime, fmt.Errorf("not done within %v", victimTime))
 	defer cancel()
@@ -40,7 +40,7 @@ func Kill(ctx context.Context, test string, environ []string, saves int, longer 
 		kill()
 	}
 	said := 0
-	var verdict strings.Builder // of package testing, which a test prints when it ends
+	var verdict strings.Builder // package testing prints it when a test ends
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		number, saved := strings.CutPrefix(lines.Text(), "saved ")
 		step, err := strconv.ParseInt(number, 10, 64)
@@ -53,7 +53,7 @@ func Kill(ctx context.Context, test string, environ []string, saves int, longer 
 			kill()
 		}
 	}
-	victim.Wait() // says only that it was killed
+	victim.Wait() // only reports that it was killed
 	switch {
 	case verdict.Len() > 0:
 		return last, fmt.Errorf("the victim ended: %s%s", &verdict, &trouble)

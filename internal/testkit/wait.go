@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what should happen: minutes of work on no machine, and less than the minute that package launch
-// gives a file system. Only a test that hangs takes as long.
+// Patience is how long a test waits for something that should happen: longer than the work takes on any machine, but less than the minute
+// that package launch allows a file system. Only a test that hangs takes as long.
 const Patience = 45 * time.Second
 
-// Eventually waits until ok, for up to Patience.
+// Eventually waits until ok returns true, for up to Patience.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -43,11 +43,11 @@ func Within(t testing.TB, limit time.Duration, f func()) {
 // LongVariable is set to 1 by ./scripts/test --long.
 const LongVariable = "DDPBATCH_TEST_LONG"
 
-// IsLong reports whether tests also check what need not be checked each time, and how soon something happens. Otherwise they check only
-// that it happens and in what order, since other work on the machine may delay it.
+// IsLong reports whether tests make checks that are not needed each time, and check how soon something happens. Otherwise they check only
+// that it happens and in what order, because other work on the machine may delay it.
 func IsLong() bool { return os.Getenv(LongVariable) == "1" }
 
-// Promptly plays what should take less than limit. If IsLong, it plays up to ten times, and one of them must take less: other work on the
+// Promptly checks that play takes less than limit. If IsLong, it plays up to ten times, and one of them must take less: other work on the
 // machine may delay some of them, but hardly all. Otherwise it plays once, and the time does not matter.
 func Promptly(t testing.TB, limit time.Duration, play func() (took time.Duration)) {
 	t.Helper()
@@ -61,7 +61,7 @@ func Promptly(t testing.TB, limit time.Duration, play func() (took time.Duration
 	t.Errorf("took %v, never less than %v", took, limit)
 }
 
-// Each runs f as every rank at once, and returns their errors by rank.
+// Each runs f concurrently as every rank, and returns their errors by rank.
 func Each(size int, f func(rank int) error) []error {
 	errs := make([]error, size)
 	var tasks sync.WaitGroup
@@ -72,7 +72,7 @@ func Each(size int, f func(rank int) error) []error {
 	return errs
 }
 
-// Journal is a log that may be read while it is written. The zero Journal is empty and ready.
+// Journal is a log that may be read while it is written. The zero Journal is empty and ready to use.
 type Journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -85,18 +85,18 @@ func (j *Journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// String is all that was written.
+// String returns everything that was written.
 func (j *Journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
 }
 
-// Lines are those that were written, each with its end.
+// Lines returns the lines that were written, each with its newline.
 func (j *Journal) Lines() []string {
 	lines := strings.SplitAfter(j.String(), "\n")
 	return lines[:len(lines)-1]
 }
 
-// Logger writes to j.
+// Logger returns a logger that writes to j.
 func (j *Journal) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }

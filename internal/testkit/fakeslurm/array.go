@@ -8,19 +8,19 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Array is an array whose elements, and Slurm, a test plays.
+// Array is an array of jobs. The test decides what its elements and Slurm do.
 type Array struct {
 	*Slurm
 	Run *rundir.Dir
 }
 
-// NewArray makes the run of such an array, in a Slurm without accounting.
+// NewArray creates the run of an array with the given indices, in a Slurm without accounting.
 func NewArray(t testing.TB, indices string) *Array {
 	t.Helper()
 	return NewArrayOf(t, fmt.Sprintf("[slurm]\narray = %q\n", indices))
 }
 
-// NewArrayOf is NewArray where lines of the job file say which elements there are.
+// NewArrayOf is NewArray with lines of the job file that define the elements.
 func NewArrayOf(t testing.TB, lines string) *Array {
 	t.Helper()
 	a := &Array{New(t), Run(t, lines)}
@@ -28,7 +28,7 @@ func NewArrayOf(t testing.TB, lines string) *Array {
 	return a
 }
 
-// Submitted is what submit and resume leave behind: of one element, in its ledger, too.
+// Submitted records what submit and resume record: for elements, in their ledgers too.
 func (a *Array) Submitted(id string, elements ...*rundir.Dir) {
 	a.t.Helper()
 	a.Must(a.Run.SetJobID(id))
@@ -41,7 +41,7 @@ func (a *Array) Submitted(id string, elements ...*rundir.Dir) {
 	a.Must(a.Run.Append(all))
 }
 
-// Ran has an element run in a job, to its end with that exit code.
+// Ran runs an element in a job, to its end with the given exit code.
 func (a *Array) Ran(index int, job string, exit int) *rundir.Dir {
 	a.t.Helper()
 	element, err := a.Run.Task(index)
@@ -55,7 +55,7 @@ func (a *Array) Ran(index int, job string, exit int) *rundir.Dir {
 	return element
 }
 
-// Queue is QueueOf the array.
+// Queue is QueueOf for the array.
 func (a *Array) Queue(jobs ...string) {
 	a.t.Helper()
 	a.QueueOf(a.Run, jobs...)

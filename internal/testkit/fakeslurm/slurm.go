@@ -13,14 +13,15 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Slurm is a folder of commands in the place of Slurm's. Each notes its call, and prints what a file of its name with .out holds; with
-// .err, it prints that to standard error and fails. Where squeue is asked for a user's jobs, its files are squeue-user.out and squeue.err.
+// Slurm is a directory of commands that replace Slurm's. Each command records its call, and prints the file of its name with .out. If the
+// file with .err exists, it prints that to standard error and fails. If squeue is asked for a user's jobs, the files are squeue-user.out
+// and squeue.err.
 type Slurm struct {
 	Dir string
 	t   testing.TB
 }
 
-// New makes the commands.
+// New creates the commands.
 func New(t testing.TB) *Slurm {
 	t.Helper()
 	p := &Slurm{t: t, Dir: t.TempDir()}
@@ -40,13 +41,13 @@ exit 0
 	return p
 }
 
-// Says makes a command, or "requeue" or "update" of scontrol, print text; with "err" it fails.
+// Says makes a command, or "requeue" or "update" of scontrol, print text. With "err" the command fails.
 func (p *Slurm) Says(name, text string) {
 	p.t.Helper()
 	p.write(name, text)
 }
 
-// Must ends the test with an error.
+// Must ends the test if err is not nil.
 func (p *Slurm) Must(err error) {
 	p.t.Helper()
 	if err != nil {
@@ -54,14 +55,14 @@ func (p *Slurm) Must(err error) {
 	}
 }
 
-// WithoutAccounting makes sacct say that the site keeps no record of jobs.
+// WithoutAccounting makes sacct report that the site keeps no record of jobs.
 func (p *Slurm) WithoutAccounting() {
 	p.t.Helper()
 	p.Says("sacct", "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
 }
 
-// QueueOf is what squeue shows of the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode", and behind that a name
-// that is not the run's. Asked for a user's jobs, it tells of each that it runs the run's script.
+// QueueOf sets what squeue prints about the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode", followed by a
+// name that is not the run's. For a user's jobs it prints that each runs the run's script.
 func (p *Slurm) QueueOf(run *rundir.Dir, jobs ...string) {
 	p.t.Helper()
 	var plain, user strings.Builder
@@ -78,7 +79,7 @@ func (p *Slurm) QueueOf(run *rundir.Dir, jobs ...string) {
 	p.Says("squeue-user.out", user.String())
 }
 
-// First puts shell lines before what a command does by itself.
+// First puts shell lines before what a command does itself.
 func (p *Slurm) First(name, lines string) {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.Dir, name))
@@ -91,7 +92,7 @@ func (p *Slurm) write(name, text string) {
 	p.Must(os.WriteFile(filepath.Join(p.Dir, name), []byte(text), 0o700))
 }
 
-// Calls are the commands that changed something, or were to say whether they could.
+// Calls returns the commands that changed something, or asked whether they could.
 func (p *Slurm) Calls() (calls []string) {
 	text, _ := os.ReadFile(filepath.Join(p.Dir, "calls"))
 	for line := range strings.Lines(string(text)) {
@@ -102,10 +103,11 @@ func (p *Slurm) Calls() (calls []string) {
 	return calls
 }
 
-// Impatient is a KillWait of which a script that got TERM waits a third of a second for an answer, for tests in which none comes.
+// Impatient sets a KillWait with which a script that got TERM waits a third of a second for an answer. It is for tests in which no answer
+// comes.
 const Impatient = "DDPBATCH_KILL_WAIT=1s"
 
-// Environ is the environment of the batch script of job 12, in its start'th restart.
+// Environ returns the environment of the batch script of job 12, in restart number start.
 func (p *Slurm) Environ(start, attempt int) []string {
 	return []string{
 		"PATH=" + p.Dir + ":/usr/bin:/bin", "SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]",
@@ -113,13 +115,13 @@ func (p *Slurm) Environ(start, attempt int) []string {
 	}
 }
 
-// Run is a run directory of a job with that [requeue] table.
+// Run creates the run directory of a job with the given [requeue] table.
 func Run(t testing.TB, requeue string) *rundir.Dir {
 	t.Helper()
 	return RunOf(t, "slurm", "/bin/true", requeue)
 }
 
-// RunOf is one of that kind, whose copy of ddpbatch is another program.
+// RunOf is Run for a run of the given kind, whose copy of ddpbatch is the given program.
 func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
 	t.Helper()
 	dir := t.TempDir()
@@ -139,7 +141,7 @@ func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
 	return run
 }
 
-// Events are the names of the events in a run's ledger.
+// Events returns the names of the events in a run's ledger.
 func Events(t testing.TB, run *rundir.Dir) (events []string) {
 	t.Helper()
 	history, err := run.Ledger()
@@ -152,21 +154,21 @@ func Events(t testing.TB, run *rundir.Dir) (events []string) {
 	return events
 }
 
-// What scontrol says of job 12: a state, how often it was started again, and the nodes that it excludes.
+// Facts is what scontrol prints about job 12: its state, its number of restarts, and the nodes that it excludes.
 const Facts = "JobId=12 JobName=x UserId=root(0) JobState=%s Dependency=(null) Requeue=1 Restarts=%d BatchFlag=1 TimeLimit=01:00:00 " +
 	"EndTime=2099-01-01T00:00:00 ExcNodeList=%s NodeList=n[1-3] NumNodes=3\n"
 
-// The same of a job that runs, that Slurm has put back into the queue, and that ends.
+// The output for a job that runs, that Slurm has requeued, and that ends.
 var (
 	RunningFacts  = fmt.Sprintf(Facts, "RUNNING Reason=None", 0, "(null)")
 	RequeuedFacts = fmt.Sprintf(Facts, "COMPLETING Reason=None", 1, "(null)")
 	EndingFacts   = fmt.Sprintf(Facts, "COMPLETING Reason=None", 0, "(null)")
 )
 
-// Silence is what Slurm's commands say where no controller answers.
+// Silence is what Slurm's commands print if no controller answers.
 const Silence = "Unable to contact slurm controller (connect failure)"
 
-// Verdicts, of workers that saved, and of a node that was lost.
+// Verdicts of workers that saved, and of a node that was lost.
 var (
 	Saved = rundir.Verdict{Cause: "stopped", Exit: 75, Saved: true, Message: "saved"}
 	Lost  = rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}

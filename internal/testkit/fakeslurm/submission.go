@@ -13,10 +13,10 @@ import (
 // OtherClaim is the claim of a command on another machine: process 7 on login2, which resumes the run.
 const OtherClaim = `{"machine":"another","pid":7,"start":1,"host":"login2","doing":"resume","since":"2026-11-24T10:00:00Z","nonce":"x"}`
 
-// OtherClaimWords is how errors and status name it.
+// OtherClaimWords is how errors and status describe it.
 const OtherClaimWords = "resume by process 7 on login2, begun 2026-11-24 10:00:00"
 
-// ClaimByOther has that command take the claim of a run, whoever has it.
+// ClaimByOther makes that command take the claim of a run, even if it is held.
 func ClaimByOther(t testing.TB, run *rundir.Dir) {
 	t.Helper()
 	dir := filepath.Join(run.Path(), "claims", "9")
@@ -28,14 +28,14 @@ func ClaimByOther(t testing.TB, run *rundir.Dir) {
 	}
 }
 
-// LinesClaimByOther are shell lines that do the same, for First.
+// LinesClaimByOther returns shell lines that do the same, for First.
 func (p *Slurm) LinesClaimByOther(run *rundir.Dir) string {
 	p.t.Helper()
 	p.write("claim.json", OtherClaim)
 	return fmt.Sprintf(`mkdir -p '%[1]s/claims/9' && cp '%[2]s/claim.json' '%[1]s/claims/9/'`, run.Path(), p.Dir)
 }
 
-// CutShort is the note of a resume, in a run's ledger, whose command was killed before it noted what came of it: of all of the run, or of
+// CutShort adds to a run's ledger the event of a resume whose command was killed before it recorded the outcome: of the whole run, or of
 // one element of an array.
 func CutShort(t testing.TB, run *rundir.Dir, element ...int) {
 	t.Helper()

@@ -1,2 +1,2 @@
-// Package golden reads the values of a training that PyTorch's DistributedDataParallel has done, for tests that repeat it.
+// Package golden holds the values of a training run of PyTorch's DistributedDataParallel, for tests that repeat it.
 package golden

@@ -14,17 +14,17 @@ import (
 	"ddpbatch/checkpoint/npy"
 )
 
-// files are what testdata/ddp.py had PyTorch do.
+// files hold what PyTorch computed for testdata/ddp.py.
 //
 //go:embed testdata/*.json
 var files embed.FS
 
-// Tolerance is how far our values may be from PyTorch's: some units in the last place of float32 numbers around 1, which come from sums in
-// another order.
+// Tolerance is the permitted difference from PyTorch's values: some units in the last place of float32 numbers around 1, because sums are
+// computed in another order.
 const Tolerance = 1e-6
 
-// Training is of Linear(4, 8), ReLU, Linear(8, 3): mean squared error, SGD with learning rate 0.1 and momentum 0.9, in
-// order through the first 40 rows. In each step all ranks together take 8 rows.
+// Training is a training run of Linear(4, 8), ReLU, Linear(8, 3) with mean squared error, SGD with learning rate 0.1 and momentum 0.9, in
+// order over the first 40 rows. In each step all ranks together take 8 rows.
 type Training struct {
 	X, Y        [][]float32
 	Init, Final []Param // in the order of Names
@@ -37,13 +37,13 @@ type Param struct {
 	Data  []float32
 }
 
-// Step is one of the five.
+// Step is one of the five steps.
 type Step struct {
 	Losses []float64   `json:"loss_per_rank"`
-	Grads  [][]float32 // mean gradients in the order of Names; of the first two steps only
+	Grads  [][]float32 // mean gradients in the order of Names; only of the first two steps
 }
 
-// Loss is the mean over ranks.
+// Loss returns the mean over ranks.
 func (s Step) Loss() float64 {
 	sum := 0.0
 	for _, loss := range s.Losses {
@@ -52,7 +52,7 @@ func (s Step) Loss() float64 {
 	return sum / float64(len(s.Losses))
 }
 
-// Names are the parameters in PyTorch's order.
+// Names returns the names of the parameters in PyTorch's order.
 func Names() []string { return []string{"0.weight", "0.bias", "2.weight", "2.bias"} }
 
 // Read returns the training of a world of 1 or 2 ranks.
@@ -72,7 +72,7 @@ func Read(t testing.TB, world int) Training {
 	return g
 }
 
-// Write puts what it begins with into dir: x.npy, y.npy and init.safetensors.
+// Write writes the inputs of the training run to dir: x.npy, y.npy and init.safetensors.
 func (g Training) Write(t testing.TB, dir string) {
 	t.Helper()
 	for name, rows := range map[string][][]float32{"x.npy": g.X, "y.npy": g.Y} {
@@ -86,7 +86,7 @@ func (g Training) Write(t testing.TB, dir string) {
 	header, data := map[string]any{}, []byte(nil)
 	for i, name := range Names() {
 		first := len(data)
-		data, _ = binary.Append(data, binary.LittleEndian, g.Init[i].Data) // of float32 it never fails
+		data, _ = binary.Append(data, binary.LittleEndian, g.Init[i].Data) // never fails for float32
 		header[name] = map[string]any{"dtype": "F32", "shape": g.Init[i].Shape, "data_offsets": []int{first, len(data)}}
 	}
 	text, err := json.Marshal(header)

@@ -2,5 +2,5 @@
 
 package thin
 
-// Race says whether the race detector is at work.
+// Race reports whether the race detector is enabled.
 const Race = true

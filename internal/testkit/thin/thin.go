@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Step is the step from one case of many to the next: 1 (all of them), or n where there are to be fewer.
+// Step returns the step from one case of many to the next: 1 for all cases, or n for fewer.
 func Step(n int) int {
 	if testing.Short() || Race {
 		return n
@@ -14,8 +14,8 @@ func Step(n int) int {
 	return 1
 }
 
-// Property calls whole, which draws as many cases of a property as it likes; or, where there are to be fewer, one with a few inputs to
-// draw a case from, always the same.
+// Property calls whole, which draws any number of cases of a property. If there are to be fewer cases, it calls one instead, with a few
+// fixed inputs to draw a case from.
 func Property(t *testing.T, whole func(), one func(*testing.T, []byte)) {
 	t.Helper()
 	if Step(2) == 1 {

@@ -1,2 +1,2 @@
-// Package torch runs real PyTorch as a test's oracle.
+// Package torch runs PyTorch as a reference for tests.
 package torch

@@ -15,8 +15,8 @@ import (
 // python is the interpreter of Debian's python3-torch.
 const python = "/usr/bin/python3"
 
-// Run runs a Python script that imports torch, with one thread, and returns what it
-// printed. It skips the test where there is no PyTorch, and fails it where the script does.
+// Run runs a Python script that imports torch, with one thread, and returns its output. It skips the test if PyTorch is not installed, and
+// fails the test if the script fails.
 func Run(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -31,7 +31,7 @@ func Run(t testing.TB, script string, args ...string) string {
 	return out.String()
 }
 
-// Python is an interpreter that has PyTorch, for tests that start scripts themselves. It skips the test where there is none.
+// Python returns an interpreter that has PyTorch, for tests that start scripts themselves. It skips the test if there is none.
 func Python(t testing.TB) string {
 	t.Helper()
 	if why := missing(); why != "" {
@@ -40,7 +40,7 @@ func Python(t testing.TB) string {
 	return python
 }
 
-// missing says why there is no PyTorch; empty: there is. It is asked once, as the answer takes a second.
+// missing says why PyTorch is not available, or is empty. It is determined once, because that takes a second.
 var missing = sync.OnceValue(func() string {
 	out, err := exec.Command(python, "-c", "import torch").CombinedOutput()
 	if err == nil {

@@ -10,12 +10,11 @@ import (
 // crashBlock is the unit in which unsynced file content survives: a disk's sector.
 const crashBlock = 512
 
-// CrashClone returns the file system as it may be after a power cut at this moment. What was
-// synced survives. Of the rest (a changed name in a folder, a block of a file) each survives by
-// itself with the given probability, 0 to 100 per cent; a lost block below a kept one reads as
-// zeros. That is harsher than journalling file systems are: the two halves of an unsynced rename
-// of a file may part; a renamed folder stays in exactly one location. The same state of the generator
-// gives the same clone. m itself is left as it is.
+// CrashClone returns the file system as it may be after a power cut at this moment. Everything that was synced survives. Each other change
+// (of a name in a directory, or of a block of a file) survives independently with the given probability, 0 to 100 per cent. A lost block
+// below a surviving one reads as zeros. That is harsher than journaling file systems are: the two halves of an unsynced rename of a file
+// may be separated. A renamed directory stays in exactly one location. The same state of the generator gives the same clone. m itself is
+// not changed.
 func (m *Mem) CrashClone(keepUnsyncedPercent int, rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -27,14 +26,14 @@ func (m *Mem) CrashClone(keepUnsyncedPercent int, rng *rand.Rand) *Mem {
 type crash struct {
 	percent   int
 	rng       *rand.Rand
-	done      map[*node]*node    // one file under two names stays one file
-	locations map[*node]location // of every folder: where it survives; the zero location: nowhere
+	done      map[*node]*node    // one file under two names remains one file
+	locations map[*node]location // of every directory: where it survives; the zero location: nowhere
 }
 
 func (c *crash) keep() bool { return c.rng.IntN(100) < c.percent }
 
-// locateFolders decides for every folder where it is after the crash, once, since a folder has never two
-// names and a rename of it is atomic even where that of a file comes apart.
+// locateFolders decides for every directory where it is after the crash. It does so once, because a directory never has two names, and a
+// rename of it is atomic even if that of a file is not.
 func (c *crash) locateFolders(root *node) {
 	found := map[*node]*links{}
 	var order []*node
@@ -62,7 +61,7 @@ func (c *crash) locateFolders(root *node) {
 	for _, n := range order {
 		c.locations[n] = c.choose(n, found[n])
 	}
-	// A folder that went back to a name which another one has taken for good must have left it.
+	// A directory that went back to a name which another one has taken for good must have left it.
 	for moved := true; moved; {
 		moved = false
 		for _, n := range order {
@@ -77,21 +76,20 @@ func (c *crash) locateFolders(root *node) {
 	}
 }
 
-// location is where a folder stands: its name in another folder.
+// location is the place of a directory: its name in another directory.
 type location struct {
 	dir  *node
 	name string
 }
 
-// links are the locations of one folder: now (one, or none if it has been removed) and those that
-// are durable.
+// links are the locations of one directory: now (one, or none if it has been removed), and those that are durable.
 type links struct {
 	now     location
 	durable []location
 }
 
-// choose is the new location or a durable one; the zero location for a folder that has none. Where only
-// the folder that it left has been synced, the rename is durable with that: it is one transaction.
+// choose returns the new location or a durable one, or the zero location for a directory that has none. If only the directory that it left
+// has been synced, the rename is durable with that, because it is one transaction.
 func (c *crash) choose(n *node, l *links) location {
 	switch {
 	case len(l.durable) == 1 && l.durable[0] == l.now, len(l.durable) == 0 && n.nameDurable, c.keep():
@@ -128,8 +126,8 @@ func (c *crash) names(n *node) map[string]*node {
 	return out
 }
 
-// survivor is what has the name after the crash. Folders have been located; of files each name's
-// change survives by itself.
+// survivor returns what has the name after the crash. Directories have been located. For files, the change of each name survives
+// independently.
 func (c *crash) survivor(dir *node, name string) *node {
 	now, before := dir.entries[name], dir.durable[name]
 	for _, n := range []*node{now, before} {
@@ -163,7 +161,7 @@ func (c *crash) content(n *node) []byte {
 	return out
 }
 
-// file is n, or nil where it is a folder.
+// file returns n, or nil if it is a directory.
 func (n *node) file() *node {
 	if n == nil || n.dir {
 		return nil
@@ -171,8 +169,7 @@ func (n *node) file() *node {
 	return n
 }
 
-// names are those that a folder has now or durably, sorted: the generator must be asked in the
-// same order every time.
+// names returns the names that a directory has now or durably, sorted, because the generator must be asked in the same order every time.
 func (n *node) names() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(n.entries)), maps.Keys(n.durable))
 	slices.Sort(names)

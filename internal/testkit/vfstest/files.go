@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// T is of testing.TB what this package needs; rapid's T has it, too.
+// T is the part of testing.TB that this package needs. rapid's T has it too.
 type T interface {
 	Helper()
 	Fatal(args ...any)
@@ -21,7 +21,7 @@ func must(t T, err error) {
 	}
 }
 
-// New is a disk in memory with the folder /run, which a crash does not take away.
+// New returns a disk in memory with the directory /run, which survives a crash.
 func New(t T) *Mem {
 	t.Helper()
 	m := NewMem()
@@ -30,7 +30,7 @@ func New(t T) *Mem {
 	return m
 }
 
-// Read is all that is in a file.
+// Read returns the content of a file.
 func Read(t T, fsys vfs.FS, path string) []byte {
 	t.Helper()
 	data, _, err := vfs.ReadFile(fsys, path, math.MaxInt64)
@@ -38,7 +38,7 @@ func Read(t T, fsys vfs.FS, path string) []byte {
 	return data
 }
 
-// Put replaces a file, or makes it; its bytes are synced, its name is not.
+// Put replaces or creates a file. Its content is synced, but not its name.
 func Put(t T, fsys vfs.FS, path string, data []byte) {
 	t.Helper()
 	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

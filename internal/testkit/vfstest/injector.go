@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// ErrCrashed is what every operation answers after a simulated crash.
+// ErrCrashed is returned by every operation after a simulated crash.
 var ErrCrashed = errors.New("simulated crash")
 
 // Op is one operation on a file system, as an Injector sees it.
@@ -20,7 +20,7 @@ type Op struct {
 	Size int    // read, write, prealloc: bytes
 }
 
-// String is the operation as a line of a log.
+// String formats the operation as a line of a log.
 func (o Op) String() string {
 	switch o.Kind {
 	case "rename":
@@ -33,33 +33,32 @@ func (o Op) String() string {
 
 // Fault is what an Injector does to an operation. The zero value lets it pass.
 type Fault struct {
-	// Wait, unless nil, holds the operation up until it is closed: a process that is stopped
-	// (SIGSTOP, a cut-off node), and wakes in the middle of what it was doing. Other operations
-	// go on meanwhile.
+	// Wait, unless nil, delays the operation until it is closed, as for a process that is stopped (SIGSTOP, a node that was cut off) and
+	// continues in the middle of its work. Other operations continue meanwhile.
 	Wait <-chan struct{}
-	// Err, unless nil, is answered, and the operation does not happen.
+	// Err, unless nil, is returned, and the operation does not happen.
 	Err   error
-	Short int // write: so many bytes go through before Err
-	// AfterErr, unless nil, is answered though the operation happens: the lost reply of a file
-	// server. Where the operation itself fails, its own error is answered.
+	Short int // write: number of bytes written before Err
+	// AfterErr, unless nil, is returned although the operation happens, as if the reply of a file server were lost. If the operation itself
+	// fails, its own error is returned.
 	AfterErr error
 }
 
-// Injector passes operations on to another file system, and makes those fail that its plan
-// chooses. Closing a file that was opened for reading is not counted, nor is StartWriteback.
+// Injector passes operations on to another file system, and makes those fail that its plan chooses. It does not count StartWriteback, or
+// the closing of a file that was opened for reading.
 type Injector struct {
 	fs   vfs.FS
 	plan func(k int, op Op) Fault
-	log  *[]Op // of all that are within it, too
-	// turn holds one while somebody uses plan and log. It is no mutex, as in a bubble of
-	// testing/synctest time passes for who waits for a channel.
+	log  *[]Op // also of everything within it
+	// turn holds one element while plan and log are in use. It is not a mutex, because in a bubble of testing/synctest time passes while a
+	// goroutine waits for a channel.
 	turn chan struct{}
 }
 
 var _ vfs.FS = (*Injector)(nil)
 
-// NewInjector wraps base. The plan is asked before the k-th operation, counted from 1, by one
-// goroutine at a time; it may sleep. Nil lets everything pass.
+// NewInjector wraps base. The plan is called before the k-th operation, counted from 1, by one goroutine at a time. It may sleep. A nil
+// plan lets everything pass.
 func NewInjector(base vfs.FS, plan func(k int, op Op) Fault) *Injector {
 	if plan == nil {
 		plan = func(int, Op) Fault { return Fault{} }
@@ -67,7 +66,7 @@ func NewInjector(base vfs.FS, plan func(k int, op Op) Fault) *Injector {
 	return &Injector{fs: base, plan: plan, log: new([]Op), turn: make(chan struct{}, 1)}
 }
 
-// FailAt is a plan: operation k alone fails.
+// FailAt returns a plan by which only operation k fails.
 func FailAt(k int, err error) func(int, Op) Fault {
 	return func(i int, _ Op) Fault {
 		if i == k {
@@ -77,7 +76,7 @@ func FailAt(k int, err error) func(int, Op) Fault {
 	}
 }
 
-// CrashAfter is a plan: k operations pass, every later one fails with ErrCrashed.
+// CrashAfter returns a plan by which k operations pass, and every later one fails with ErrCrashed.
 func CrashAfter(k int) func(int, Op) Fault {
 	return func(i int, _ Op) Fault {
 		if i > k {
@@ -87,14 +86,14 @@ func CrashAfter(k int) func(int, Op) Fault {
 	}
 }
 
-// Log returns the operations asked for so far, those that failed included.
+// Log returns the operations so far, including those that failed.
 func (in *Injector) Log() []Op {
 	in.turn <- struct{}{}
 	defer func() { <-in.turn }()
 	return append([]Op(nil), *in.log...)
 }
 
-// step asks the plan, and waits where it says so.
+// step calls the plan, and waits if it says so.
 func (in *Injector) step(op Op) Fault {
 	fault := in.ask(op)
 	if fault.Wait != nil {
@@ -110,7 +109,7 @@ func (in *Injector) ask(op Op) Fault {
 	return in.plan(len(*in.log), op)
 }
 
-// do runs one operation as the plan wants it.
+// do runs one operation as the plan says.
 func (in *Injector) do(op Op, run func() error) error {
 	fault := in.step(op)
 	if fault.Err != nil {
@@ -139,7 +138,7 @@ func (in *Injector) Open(name string) (f vfs.File, err error) {
 	return in.opened(f, err, name, false)
 }
 
-// opened wraps a file, or gives back the handle of one whose opening is to look like a failure.
+// opened wraps a file, or closes the handle of one whose opening must look like a failure.
 func (in *Injector) opened(f vfs.File, err error, name string, writable bool) (vfs.File, error) {
 	if err == nil {
 		return &injectedFile{in: in, file: f, name: name, writable: writable}, nil
@@ -185,12 +184,12 @@ func (in *Injector) Space(name string) (space vfs.Space, err error) {
 	return space, err
 }
 
-// PrivateDir passes on what the function of that name asks for, as a mkdir.
+// PrivateDir passes the request on, and counts as a mkdir.
 func (in *Injector) PrivateDir(name string) error {
 	return in.do(Op{Kind: "mkdir", Path: name}, func() error { return vfs.PrivateDir(in.fs, name) })
 }
 
-// Within makes one whose operations are chosen, counted and recorded with those of in.
+// Within returns an Injector whose operations are chosen, counted and recorded with those of in.
 func (in *Injector) Within(dir string) vfs.FS {
 	return &Injector{fs: vfs.Within(in.fs, dir), plan: in.plan, log: in.log, turn: in.turn}
 }
@@ -244,7 +243,7 @@ func (f *injectedFile) Stat() (info fs.FileInfo, err error) {
 	return info, err
 }
 
-// Close closes the file beneath even when the plan makes it fail, as close(2) does.
+// Close closes the underlying file even if the plan makes it fail, as close(2) does.
 func (f *injectedFile) Close() error {
 	if !f.writable {
 		return f.file.Close()

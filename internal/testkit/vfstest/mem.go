@@ -16,37 +16,36 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Mem is a file system in memory. Relative and absolute names mean the same: both start at its
-// root, which always exists. It keeps, beside what a reader sees, what a sync has made durable.
+// Mem is a file system in memory. Relative and absolute names mean the same: both start at its root, which always exists. It keeps what a
+// reader sees, and what a sync has made durable.
 type Mem struct {
 	mu    sync.Mutex
 	root  *node
-	limit int64 // bytes of room; 0: no limit
+	limit int64 // bytes of space; 0: no limit
 }
 
 var _ vfs.FS = (*Mem)(nil)
 
-// node is a file or a folder. A file's synced and a folder's durable are what a power cut
-// surely leaves.
+// node is a file or a directory. A file's synced and a directory's durable certainly survive a power cut.
 type node struct {
 	dir          bool
 	data, synced []byte
 	reserved     int64 // bytes preallocated
-	gone         bool  // a file or folder that has no name any more
-	nameDurable  bool  // a folder whose name has been durable
+	gone         bool  // a file or directory that no longer has a name
+	nameDurable  bool  // a directory whose name was durable at some time
 	entries      map[string]*node
 	durable      map[string]*node
 }
 
-// NewMem makes an empty file system.
+// NewMem returns an empty file system.
 func NewMem() *Mem { return &Mem{root: newDir()} }
 
 func newDir() *node {
 	return &node{dir: true, entries: map[string]*node{}, durable: map[string]*node{}}
 }
 
-// SetLimit gives the file system so many bytes of room for the content of files; 0 takes the
-// limit away. What already is there stays, even where it is more.
+// SetLimit limits the space for the content of files to a number of bytes; 0 removes the limit. Existing content stays, even if it exceeds
+// the limit.
 func (m *Mem) SetLimit(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,8 +80,7 @@ func (m *Mem) Open(name string) (vfs.File, error) {
 	return &memFile{fs: m, node: n, name: name}, nil
 }
 
-// Rename moves a file or a whole folder. As os.Rename, and unlike rename(2), it does not replace
-// an empty folder.
+// Rename moves a file or a whole directory. Like os.Rename, and unlike rename(2), it does not replace an empty directory.
 func (m *Mem) Rename(oldName, newName string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +113,7 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return nil
 }
 
-// holds says whether a folder is n itself or lies below it.
+// holds reports whether a directory is n itself or is below it.
 func (n *node) holds(dir *node) bool {
 	if n == dir {
 		return true
@@ -149,7 +147,7 @@ func (m *Mem) RemoveDir(name string) error {
 	})
 }
 
-// unlink takes a name out of its folder, unless refuse says why not.
+// unlink removes a name from its directory, unless refuse returns an error.
 func (m *Mem) unlink(op, name string, refuse func(*node) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -226,7 +224,7 @@ func (m *Mem) SyncDir(name string) error {
 	return nil
 }
 
-// Space counts the files that have a name, each with what it holds or what is reserved for it.
+// Space counts the files that have a name, each with its content or its reserved space.
 func (m *Mem) Space(name string) (vfs.Space, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,10 +238,10 @@ func (m *Mem) Space(name string) (vfs.Space, error) {
 	return vfs.Space{Type: "mem", Free: uint64(max(0, total-m.root.used())), Total: uint64(total)}, nil
 }
 
-// memTotal is the size that a Mem without a limit shows.
+// memTotal is the size that a Mem without a limit reports.
 const memTotal = 1 << 50
 
-// room is how many bytes still fit beside what is used.
+// room returns how many bytes are free.
 func (m *Mem) room() int64 {
 	if m.limit <= 0 {
 		return memTotal
@@ -259,7 +257,7 @@ func (n *node) used() int64 {
 	return sum
 }
 
-// find walks to a name.
+// find looks up a name.
 func (m *Mem) find(op, name string) (*node, error) {
 	n := m.root
 	for part := range strings.SplitSeq(filepath.Clean("/" + name)[1:], "/") {
@@ -276,7 +274,7 @@ func (m *Mem) find(op, name string) (*node, error) {
 	return n, nil
 }
 
-// parent walks to the folder of a name.
+// parent looks up the directory of a name.
 func (m *Mem) parent(op, name string) (dir *node, base string, err error) {
 	dir, err = m.find(op, filepath.Dir(filepath.Clean("/"+name)))
 	if err != nil {
@@ -288,7 +286,7 @@ func (m *Mem) parent(op, name string) (dir *node, base string, err error) {
 	return dir, filepath.Base(filepath.Clean("/" + name)), nil
 }
 
-// errFolder is what the operating system's Open answers for a folder.
+// errFolder is what the operating system's Open returns for a directory.
 var errFolder = fmt.Errorf("%w but a folder", vfs.ErrNotRegular)
 
 func pathError(op, name string, err error) error {
@@ -339,7 +337,7 @@ func (f *memFile) Preallocate(size int64) error {
 	return nil
 }
 
-// StartWriteback does nothing: in a Mem a block is durable after Sync, or by luck.
+// StartWriteback does nothing: in a Mem a block is durable after Sync, or by chance.
 func (f *memFile) StartWriteback(_, _ int64) {}
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
@@ -388,7 +386,7 @@ func (f *memFile) Close() error {
 	return err
 }
 
-// usable refuses a closed file, and one that was opened for the other direction.
+// usable returns an error for a closed file, and for one that was opened for the other direction.
 func (f *memFile) usable(op string, wrongWay bool) error {
 	if f.closed {
 		return pathError(op, f.name, fs.ErrClosed)
@@ -399,7 +397,7 @@ func (f *memFile) usable(op string, wrongWay bool) error {
 	return nil
 }
 
-// memInfo describes a node; Mem keeps no times.
+// memInfo describes a node. Mem keeps no times.
 type memInfo struct {
 	name string
 	size int64

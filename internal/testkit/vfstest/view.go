@@ -15,20 +15,18 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// View shows a Mem as one client of an NFS server sees it (nfs(5), "data and metadata coherence").
-// Several Views of one Mem are several nodes.
+// View shows a Mem as one client of an NFS server sees it (nfs(5), "data and metadata coherence"). Several Views of one Mem are several
+// nodes.
 //
-//   - Close-to-open: what one client writes shows to others after its Sync or Close, and to a file
-//     that is open already never.
-//   - Between Hold and Refresh, names, listings and sizes are answered from caches: what others
-//     made since then is not there, what they removed still is, until it is opened (ESTALE).
-//     A create, a mkdir and the target of a rename are the server's to judge even then; from
-//     their refusal it learns that the name is there.
+//   - Close-to-open: what one client writes is visible to others after its Sync or Close, but never in a file that is already open.
+//   - Between Hold and Refresh, names, listings and sizes come from caches: what others created since then does not exist, and what they
+//     removed still exists, until it is opened (ESTALE). Even then the server decides about a create, a mkdir and the target of a rename;
+//     if it refuses, the client learns that the name exists.
 //   - A file that loses its last name while it is open reads ESTALE.
-//   - LoseReplies: an operation that was carried out, whose answer got lost, and which the client
-//     sent again, answers as the second one does: ENOENT, or EEXIST for mkdir.
+//   - LoseReplies: an operation that was performed, whose reply was lost, and which the client repeated, returns the result of the second
+//     one: ENOENT, or EEXIST for mkdir.
 //
-// The same seed and the same calls give the same answers.
+// The same seed and the same calls give the same results.
 type View struct {
 	mem  *Mem
 	mu   sync.Mutex
@@ -45,12 +43,12 @@ type rememberedName struct {
 	info fs.FileInfo
 }
 
-// NewView makes a client that has nothing in its caches and loses no reply.
+// NewView returns a client with empty caches that loses no replies.
 func NewView(m *Mem, seed uint64) *View {
 	return &View{mem: m, rng: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// Hold makes the client remember all names as they are now, and ask no more.
+// Hold makes the client remember all names as they are now, and ask the server no more.
 func (v *View) Hold() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,8 +72,7 @@ func (v *View) Refresh() {
 	v.held = nil
 }
 
-// LoseReplies makes so many per cent of the renames, removals and mkdirs that succeed look as if
-// they had been sent twice.
+// LoseReplies makes the given percentage of successful renames, removals and mkdirs look as if they had been sent twice.
 func (v *View) LoseReplies(percent int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -84,7 +81,7 @@ func (v *View) LoseReplies(percent int) {
 
 func clean(name string) string { return filepath.Clean("/" + name) }
 
-// unseen says that the client's cache has no such name.
+// unseen reports whether the client's cache lacks a name.
 func (v *View) unseen(name string) bool {
 	if v.held == nil {
 		return false
@@ -93,9 +90,8 @@ func (v *View) unseen(name string) bool {
 	return !ok
 }
 
-// change runs an operation that changes names. needs are those that must exist for this client;
-// again is what its retransmission answers. made is the name that the client knows afterwards, and
-// gone the one that it forgets; each may be "".
+// change runs an operation that changes names. needs are names that must exist for this client; again is the result of the repeated
+// request. made is the name that the client knows afterwards, and gone the one that it forgets; both may be "".
 func (v *View) change(op Op, again error, made, gone string, needs []string, run func() error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,7 +113,7 @@ func (v *View) change(op Op, again error, made, gone string, needs []string, run
 	return nil
 }
 
-// taken has the client ask for a name that it knew nothing of, and that the server says is taken.
+// taken makes the client ask for a name that it did not know, and that exists according to the server.
 func (v *View) taken(name string, err error) {
 	if v.unseen(name) && errors.Is(err, fs.ErrExist) {
 		v.relearn(name, "")
@@ -138,7 +134,7 @@ func (v *View) relearn(made, gone string) {
 	}
 }
 
-// within says whether a cleaned name is dir or lies below it.
+// within reports whether a cleaned name is dir or is below it.
 func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 func (v *View) Rename(oldName, newName string) error {
@@ -162,8 +158,7 @@ func (v *View) Mkdir(name string) error {
 		func() error { return v.mem.Mkdir(name) })
 }
 
-// Create asks the server: O_EXCL is decided there (and is the one operation that NFS can repeat
-// safely, by its verifier).
+// Create asks the server, which decides O_EXCL. It is the one operation that NFS can repeat safely, by its verifier.
 func (v *View) Create(name string) (vfs.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -199,7 +194,7 @@ func (v *View) Open(name string) (vfs.File, error) {
 	if n.gone {
 		return nil, pathError("open", name, syscall.ESTALE)
 	}
-	// A new node, not linked anywhere, holds what this open sees for as long as it lasts.
+	// A new node, which is not linked anywhere, holds what this open file sees for as long as it exists.
 	seen := &node{data: bytes.Clone(n.data)}
 	return &viewReader{memFile: &memFile{fs: v.mem, node: seen, name: name}, live: n}, nil
 }
@@ -288,7 +283,7 @@ func (f *viewWriter) Sync() error {
 	return f.File.Sync()
 }
 
-// Stat flushes first: so does a client that holds dirty pages.
+// Stat flushes first, as does a client with dirty pages.
 func (f *viewWriter) Stat() (fs.FileInfo, error) {
 	if err := f.flush(); err != nil {
 		return nil, err
