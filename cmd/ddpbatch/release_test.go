@@ -49,13 +49,13 @@ func TestReleaseRefuses(t *testing.T) {
 	}
 	write("scripts/release", string(script))
 	git("init", "--quiet")
-	refuses("no clone with a commit", "1.2.0")
+	refuses("not a clone with a commit", "1.2.0")
 	git("add", "-A")
 	git("commit", "--quiet", "-m", "one")
 	refuses("want one VERSION")
 	refuses("want one VERSION", "1.2.0", "1.3.0")
 	for _, version := range []string{"1.2", "v1.2.0", "1.2.0 x", "../1.2.0", "1.2.0-$(x)", ""} {
-		refuses("is no version", version)
+		refuses("is not a version", version)
 	}
 	write("new.go", "package main\n")
 	refuses("take away: ?? new.go", "1.2.0")
@@ -64,5 +64,5 @@ func TestReleaseRefuses(t *testing.T) {
 	git("commit", "--quiet", "-m", "two")
 	write(".git/info/exclude", "dist\n")
 	write("dist/1.2.0/SHA256SUMS", "")
-	refuses("dist/1.2.0 is there already", "1.2.0")
+	refuses("dist/1.2.0 exists", "1.2.0")
 }

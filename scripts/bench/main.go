@@ -1,8 +1,8 @@
 // Command bench runs ddpbatch's collectives and those of other libraries on this machine, in turn, and
 // compares them row by row. scripts/bench-peers builds and starts it, in the root of the repository.
 //
-// Each side is timed by its own small program, all by one method, which docs/cli/bench.md states: ours by
-// `ddpbatch bench`, MPI libraries by peers/mpi.c, PyTorch by peers/gloo.py.
+// Each side is timed by its own small program, and all by the same method, which docs/cli/bench.md describes ("bench"): ours by `ddpbatch bench`,
+// MPI libraries by peers/mpi.c, PyTorch by peers/gloo.py.
 package main
 
 import (
@@ -35,7 +35,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 		}
 		t.print(stdout)
 		r.Tables = append(r.Tables, t)
-		if err := o.WriteJSON(r); err != nil { // all so far: the rest may take an hour
+		if err := o.WriteJSON(r); err != nil { // everything so far, because the rest may take an hour
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// measure launches all sides in turn, as often as asked; each turn begins with another side.
+// measure launches all sides in turn, the given number of times. Each turn begins with another side.
 func measure(ctx context.Context, o options, s setting, sides []side, progress io.Writer) (table, error) {
 	sides = takingPart(sides, s)
 	t := newTable(o, s, sides)
@@ -28,7 +28,7 @@ func measure(ctx context.Context, o options, s setting, sides []side, progress i
 	return t, err
 }
 
-// outcome is what came of one launch.
+// outcome is the result of one launch.
 type outcome struct {
 	samples []sample
 	processes.Outcome
@@ -45,8 +45,8 @@ func launch(ctx context.Context, o options, s setting, side side) (outcome, erro
 type rowReader struct {
 	parse   func(string) (sample, bool)
 	started time.Time
-	ended   chan struct{} // told of the line "end"; has room for one
-	samples []sample      // not to be read before the launch has ended
+	ended   chan struct{} // receives a value at the line "end"; has room for one
+	samples []sample      // only read after the launch has ended
 	first   time.Duration // when the first row came
 }
 
@@ -59,12 +59,12 @@ func (r *rowReader) receive(line string) {
 	} else if line == "end" {
 		select {
 		case r.ended <- struct{}{}:
-		default: // told already
+		default: // it has been sent already
 		}
 	}
 }
 
-// rows are those that came. Start-up is timed from here, for all alike: from the launch to the row that rank 0 prints
+// rows returns the rows that came. Start-up is timed here, in the same way for all sides: from the launch to the row that rank 0 prints
 // when all ranks have met.
 func (r *rowReader) rows(s setting) []sample {
 	if s.Collective == "startup" && len(r.samples) > 0 {
@@ -73,19 +73,19 @@ func (r *rowReader) rows(s setting) []sample {
 	return r.samples
 }
 
-// table is what was measured in one setting.
+// table holds the results for one setting.
 type table struct {
 	Setting setting            `json:"setting"`
 	Rows    []*sizeRow         `json:"rows"`
 	Faults  []string           `json:"faults"`
 	Hung    map[string]int     `json:"hung"` // launches that did not end by themselves
-	failed  map[string]bool    // sides of which a launch failed, or did not end by itself
+	failed  map[string]bool    // sides with a launch that failed, or did not end by itself
 	sides   []string           // columns
 	turns   int                // launches of each side
 	bySize  map[int64]*sizeRow // of Rows
 }
 
-// sizeRow is one size.
+// sizeRow holds the results for one size.
 type sizeRow struct {
 	Size        int64                    `json:"size"`
 	Samples     map[string]stats.Samples `json:"samples_us"` // by side and turn
@@ -109,7 +109,7 @@ func newTable(o options, s setting, sides []side) table {
 	return t
 }
 
-// add takes in what came of a side's launch. A row that a launch did not give is missing, and is shown so.
+// add adds the outcome of a side's launch. A row that a launch did not produce is missing, and is shown so.
 func (t *table) add(turn int, side string, out outcome) {
 	if out.Fault != nil {
 		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %v", side, turn+1, out.Fault))
@@ -123,7 +123,7 @@ func (t *table) add(turn int, side string, out outcome) {
 	for _, s := range out.samples {
 		r := t.bySize[s.size]
 		if r == nil {
-			t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: a row of %d bytes, which nobody asked for", side, turn+1, s.size))
+			t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: an unexpected row of %d bytes", side, turn+1, s.size))
 			continue
 		}
 		r.Samples[side][turn] = s.us
@@ -131,7 +131,7 @@ func (t *table) add(turn int, side string, out outcome) {
 	}
 }
 
-// compare holds each of our columns against the best peer of the row.
+// compare compares each of our columns with the best peer of the row.
 func (t *table) compare(sides []side) {
 	for _, r := range t.Rows {
 		best := r.bestPeer(sides)
@@ -147,7 +147,7 @@ func (t *table) compare(sides []side) {
 	}
 }
 
-// bestPeer is the one with the smallest median among those that gave a right result in every launch; empty: there is none.
+// bestPeer returns the peer with the smallest median among those with a correct result in every launch, or "".
 func (r *sizeRow) bestPeer(sides []side) string {
 	best, least := "", math.Inf(1)
 	for _, side := range sides {
@@ -158,23 +158,23 @@ func (r *sizeRow) bestPeer(sides []side) string {
 	return best
 }
 
-// sound tells whether a side gave a result in every launch, and none that was wrong.
+// sound reports whether a side has a result in every launch, and no wrong one.
 func (r *sizeRow) sound(side string) bool {
 	return r.Wrong[side] == 0 && !slices.ContainsFunc(r.Samples[side], math.IsNaN)
 }
 
-// comparison is ours against one peer, launch by launch.
+// comparison compares our side with one peer, launch by launch.
 type comparison struct {
 	Side string `json:"side"`
 	Peer string `json:"peer"` // "": there was none
 	paired.Comparison
-	Verdict string `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer, or too few launches of it
+	Verdict string `json:"verdict"` // win, even, lose; "-": our results are correct, but there is no peer, or too few launches of it
 }
 
 func (r *sizeRow) against(side, peer string) comparison {
 	c := comparison{Side: side, Peer: peer, Comparison: paired.Compare(r.Samples[side], r.Samples[peer])}
 	c.Verdict = paired.Verdict(c.Interval)
-	if !r.sound(side) { // the row is lost, whatever the rest of it says
+	if !r.sound(side) { // the row is lost, whatever else it says
 		c.Verdict = "lose"
 	}
 	return c

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/scripts/bench/internal/command"
 )
 
-// options are what the command line asks for.
+// options are the options of the command line.
 type options struct {
 	command.Common
 	collectives []string
@@ -76,10 +76,10 @@ func (o options) check() error {
 	return nil
 }
 
-// maxSize keeps a slip of the pen from filling the memory.
+// maxSize keeps a typing error from filling the memory.
 const maxSize = 1 << 32
 
-// parseSize reads a number of bytes: 4, 64K, 64M.
+// parseSize parses a number of bytes: 4, 64K, 64M.
 func parseSize(flag, text string) (int64, error) {
 	digits, shift := text, 0
 	if i := strings.IndexAny(text, "KMGkmg"); i >= 0 && i == len(text)-1 {
@@ -88,12 +88,12 @@ func parseSize(flag, text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > maxSize>>shift || n<<shift < 4 {
-		return 0, usage.Errorf("-%s: %q is no size from 4 to 4G bytes, such as 64K", flag, text)
+		return 0, usage.Errorf("-%s: %q is not a size from 4 to 4G bytes, such as 64K", flag, text)
 	}
 	return n << shift, nil
 }
 
-// setting is what one table is about.
+// setting is the setting of one table.
 type setting struct {
 	Collective string `json:"collective"`
 	Transport  string `json:"transport"`
@@ -109,10 +109,10 @@ var inBlocks = []string{
 	"allgather", "reducescatter", "alltoall", "gather", "scatter", "allgatherv", "reducescatterv", "alltoallv", "gatherv", "scatterv",
 }
 
-// unsized tells whether a table has but one row, of no size.
+// unsized reports whether a table has only one row, without a size.
 func (s setting) unsized() bool { return s.Collective == "barrier" || s.Collective == "startup" }
 
-// rowSizes are those that all sides give rows of: in whole elements of 4 bytes, as many for each block.
+// rowSizes returns the sizes for which all sides have rows: in whole elements of 4 bytes, the same number in each block.
 func (o options) rowSizes(s setting) []int64 {
 	if s.unsized() {
 		return []int64{0}
@@ -130,7 +130,7 @@ func (o options) rowSizes(s setting) []int64 {
 	return sizes
 }
 
-// settings are those of all tables that have a row.
+// settings returns the settings of all tables that have a row.
 func (o options) settings() []setting {
 	var out []setting
 	for _, collective := range o.collectives {
@@ -151,7 +151,7 @@ func (o options) settings() []setting {
 	return out
 }
 
-// launchLimit is when a launch is given up: far beyond what any has taken on a busy machine.
+// launchLimit returns when a launch is abandoned: long after the longest launch on a busy machine.
 func (o options) launchLimit() time.Duration {
 	limit := time.Minute + 20*o.budget*time.Duration(len(o.rowSizes(setting{}))) + time.Duration(o.end)*200 // 0.2 s a MB
 	return limit.Round(time.Second)
@@ -165,8 +165,8 @@ func countLaunches(o options, sides []side, settings []setting) int {
 	return n
 }
 
-// estimate is how long a quiet machine needs, roughly: a row takes its budget, or what its fewest calls take
-// at about 1 GB/s and rank.
+// estimate returns roughly how long the comparison takes on a quiet machine. A row takes its budget, or the time of its fewest calls at
+// about 1 GB/s per rank.
 func estimate(o options, sides []side, settings []setting) time.Duration {
 	var total time.Duration
 	for _, s := range settings {

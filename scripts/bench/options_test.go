@@ -56,16 +56,16 @@ func TestRowSizesFitTheRanks(t *testing.T) {
 
 func TestParseOptionsRefusesBadValues(t *testing.T) {
 	for args, want := range map[string]string{
-		"--collective allredoce":     `-collective: there is no "allredoce"; it is one of allreduce,`,
-		"--transport shm,ib":         `-transport: there is no "ib"; it is one of shm, tcp`,
-		"--ranks 1":                  `-ranks: "1" is no number from 2 to 256`,
-		"-b 2":                       `-b: "2" is no size from 4 to 4G bytes, such as 64K`,
-		"-e 5G":                      `-e: "5G" is no size`,
+		"--collective allredoce":     `-collective: "allredoce" is not one of allreduce,`,
+		"--transport shm,ib":         `-transport: "ib" is not one of shm, tcp`,
+		"--ranks 1":                  `-ranks: "1" is not a number from 2 to 256`,
+		"-b 2":                       `-b: "2" is not a size from 4 to 4G bytes, such as 64K`,
+		"-e 5G":                      `-e: "5G" is not a size`,
 		"-b 64K -e 4":                "-e 4 is smaller than -b 65536",
 		"--collective alltoall -e 4": "-e 4 is too small for an element of each rank",
 		"-f 1":                       "-f is 1; it must be 2 to 1048576",
 		"--budget 1us":               "-budget is 1\u00b5s; it must be 1ms to 1m",
-		"--peers nccl":               `-peers: there is no "nccl"`,
+		"--peers nccl":               `-peers: "nccl" is not one of`,
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)
 		var misused *usage.Error

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// method is how all sides are timed; docs/cli/bench.md has the whole of it.
+// method describes how all sides are timed; docs/cli/bench.md has the details.
 const method = `
 Times are microseconds: the median over calls, one barrier before each, of the mean over ranks, less what reading the clock takes;
 then the median over launches. All sides bind ranks to cores where there are as many as ranks: ddpbatch by itself, gloo by its program,
@@ -37,7 +37,7 @@ func newHeader(o options, sides []side, settings []setting) report.Header {
 	return h
 }
 
-// commandLine is one launch as a person would type it.
+// commandLine formats one launch as a user would type it.
 func commandLine(side side, o options, s setting) string {
 	commands := side.commands(o, s)
 	line := report.CommandLine(commands[0])
@@ -47,13 +47,13 @@ func commandLine(side side, o options, s setting) string {
 	return line
 }
 
-// results is all that was measured.
+// results holds everything that was measured.
 type results struct {
 	Header report.Header `json:"header"`
 	Tables []table       `json:"tables"`
 }
 
-// print shows medians over the launches, in microseconds, and how ours stand against the best peer, as a table of Markdown.
+// print writes medians over the launches, in microseconds, and the comparison of ours with the best peer, as a Markdown table.
 func (t *table) print(w io.Writer) {
 	fmt.Fprintf(w, "\n### %v\n\n", t.Setting)
 	report.Markdown(w, t.titles(), t.cells())
@@ -115,7 +115,7 @@ func (t *table) score() string {
 	return text + "."
 }
 
-// cell is the median of a side's launches, and what there is to say against it.
+// cell formats the median of a side's launches, and what is wrong with it.
 func cell(s stats.Samples, wrong int64) string {
 	switch {
 	case len(s.Sorted()) == 0:

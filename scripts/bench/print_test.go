@@ -51,7 +51,7 @@ func TestPrintGivesOursColumnsOfTheirOwn(t *testing.T) {
 			t.Errorf("%d cells under %d titles: %q", len(cells), len(titles), cells)
 		}
 	}
-	if len(table.Rows) != 2 || len(table.Faults) != len(sides) || !strings.Contains(table.Faults[0], "99 bytes, which nobody asked for") {
+	if len(table.Rows) != 2 || len(table.Faults) != len(sides) || !strings.Contains(table.Faults[0], "unexpected row of 99 bytes") {
 		t.Errorf("%d rows, faults %q", len(table.Rows), table.Faults)
 	}
 }

@@ -17,20 +17,20 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// side is one of those that are compared.
+// side is one side of a comparison.
 type side struct {
-	name    string // the column's
+	name    string // of the column
 	ours    bool
 	version string
-	startup time.Duration // about, for the estimate
+	startup time.Duration // approximately, for the estimate
 
-	// takes tells whether it can be launched in a setting.
+	// takes reports whether the side can be launched in a setting.
 	takes func(setting) bool
 
-	// commands are the processes of one launch; the first one's output has the rows.
+	// commands returns the processes of one launch. The output of the first one has the rows.
 	commands func(options, setting) []*exec.Cmd
 
-	// parse reads a line of that output; false where it is no row.
+	// parse parses a line of that output. It returns false if the line is not a row.
 	parse func(line string) (sample, bool)
 }
 
@@ -45,7 +45,7 @@ func takingPart(sides []side, s setting) []side {
 	return slices.DeleteFunc(slices.Clone(sides), func(side side) bool { return !side.takes(s) })
 }
 
-// peerArgs are the arguments of peers/mpi.c and peers/gloo.py.
+// peerArgs returns the arguments of peers/mpi.c and peers/gloo.py.
 func peerArgs(o options, s setting) []string {
 	n := func(x int64) string { return strconv.FormatInt(x, 10) }
 	return []string{s.Collective, n(o.begin), n(o.end), n(o.factor), n(o.budget.Microseconds())}
@@ -57,8 +57,7 @@ var mpiSource []byte
 //go:embed peers/gloo.py
 var glooSource []byte
 
-// prepare builds what is to be launched, in dir; ours comes first. It names everything that is missing at
-// once.
+// prepare builds what is to be launched, in dir. Our side comes first. Its error names everything that is missing.
 func prepare(ctx context.Context, dir string, o options) ([]side, error) {
 	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {
@@ -92,7 +91,7 @@ func preparePeer(ctx context.Context, dir, peer string) (side, error) {
 	return openMPI(mpi), err
 }
 
-// ours is ddpbatch; with alloc, on buffers that comm.Alloc gives out.
+// ours returns the side of ddpbatch; with alloc, on buffers of comm.Alloc.
 func ours(program, version string, alloc bool) side {
 	s := side{
 		name: "ddpbatch", ours: true, version: version, startup: 500 * time.Millisecond,
@@ -120,7 +119,7 @@ func ours(program, version string, alloc bool) side {
 	return s
 }
 
-// parseOurs reads an object of `ddpbatch bench --json`.
+// parseOurs parses an object of `ddpbatch bench --json`.
 func parseOurs(line string) (sample, bool) {
 	var row struct {
 		Size  *int64   `json:"size"`
@@ -133,12 +132,12 @@ func parseOurs(line string) (sample, bool) {
 	return sample{*row.Size, *row.Time, row.Wrong}, true
 }
 
-// bound tells whether there is a core for each rank: then all sides bind them. ddpbatch does so by itself.
+// bound reports whether there is a core for each rank. Then all sides bind ranks to cores; ddpbatch does so by default.
 func bound(s setting) bool { return s.Ranks <= runtime.NumCPU() }
 
-// openMPI is peers/mpi.c under mpirun.openmpi. Over TCP it is to use nothing else, on the loopback interface; it yields the core by itself
-// where there are more ranks than cores. Left alone it would bind more than two ranks to sockets (mpirun(1)); overload-allowed is for
-// hardware threads of one core.
+// openMPI runs peers/mpi.c under mpirun.openmpi. For TCP it must use nothing else, on the loopback interface. It yields the core by itself
+// if there are more ranks than cores. By default it would bind more than two ranks to sockets (mpirun(1)); overload-allowed is for hardware
+// threads of one core.
 func openMPI(mpi tools.MPI) side {
 	return mpiLibrary(mpi, 500*time.Millisecond, func(s setting) (flags, env []string) {
 		if bound(s) {
@@ -151,8 +150,8 @@ func openMPI(mpi tools.MPI) side {
 	})
 }
 
-// mpich is peers/mpi.c under mpirun.mpich. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which launch sees to. It binds nothing
-// unless it is told to.
+// mpich runs peers/mpi.c under mpirun.mpich. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which launch handles. It does not
+// bind ranks unless told to.
 func mpich(mpi tools.MPI) side {
 	return mpiLibrary(mpi, time.Second, func(s setting) (flags, env []string) {
 		if bound(s) {
@@ -179,11 +178,12 @@ func mpiLibrary(mpi tools.MPI, startup time.Duration, launcher func(setting) (fl
 	}
 }
 
-// notOfGloo are those that PyTorch 1.13 has not, or not by gloo, which wants blocks of one length in all but all-to-all.
+// notOfGloo are collectives that PyTorch 1.13 lacks, or lacks with gloo, which requires blocks of the same length in all of them except
+// all-to-all.
 var notOfGloo = []string{"reducescatter", "scan", "allgatherv", "reducescatterv", "gatherv", "scatterv"}
 
-// gloo is PyTorch's, with ranks started by environment variables, as torchrun would: Debian's does not start
-// under its own Python. gloo.py binds them.
+// gloo runs PyTorch's gloo, with ranks started by environment variables, as torchrun does: Debian's torchrun does not start under its own
+// Python. gloo.py binds the ranks.
 func gloo(python, script, version string) side {
 	return side{
 		name: "gloo", version: version, startup: 4 * time.Second,
@@ -205,7 +205,7 @@ func gloo(python, script, version string) side {
 	}
 }
 
-// parsePeer reads `row SIZE TIME_US WRONG`.
+// parsePeer parses `row SIZE TIME_US WRONG`.
 func parsePeer(line string) (sample, bool) {
 	var s sample
 	n, err := fmt.Sscanf(line, "row %d %f %d", &s.size, &s.us, &s.wrong)

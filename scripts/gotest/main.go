@@ -2,14 +2,13 @@
 //
 //	go run ./scripts/gotest [-flag=value ...] packages
 //
-// Flags go to go test as they are, in the form -name=value. Where the environment has DDPBATCH_FLAKY, the name of a
-// file, a test that failed is run once more, and passes if it passes then; "FLAKY: name" and the first output are
-// printed, and the name is added to the file. All calls with one file forgive at most three tests together. Where
-// several run at once, a second run waits until all others have ended. .ci/run sets the variable; a person who runs
-// ./scripts/test sees each failure as it is. outcome.again says which failures are never run again.
+// Flags are passed to go test unchanged, in the form -name=value. If DDPBATCH_FLAKY is set to the name of a file, a failed test is run once
+// more, and passes if it passes then; "FLAKY: name" and the first output are printed, and the name is added to the file. All calls with the
+// same file forgive at most three tests together. If several calls run at once, a second run waits until all others have ended. .ci/run
+// sets the variable; a user who runs ./scripts/test sees each failure as it is. outcome.again decides which failures are never run again.
 //
-// Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were
-// skipped, why, and which took longest. "gotest -tally FILE" prints the sum of all calls, in the last line how many.
+// If DDPBATCH_TALLY is set to the name of a file, each call adds to it how many tests ran and were skipped, why, and which took longest.
+// "gotest -tally FILE" prints the sum over all calls; the last line has the number of tests.
 package main
 
 import (
@@ -45,17 +44,17 @@ func main() {
 	}
 }
 
-// files are those that several calls share; "": there is none.
+// files are shared by several calls; "": none.
 type files struct {
-	flaky string // the names of the tests that failed once; without it none is run a second time
-	tally string // how many tests ran, a line a call
+	flaky string // the names of the tests that failed once; without it no test is run a second time
+	tally string // how many tests ran, one line per call
 }
 
-// run runs go test with args, prints the outcome to w, and reports whether all passed, at once or the second time.
+// run runs go test with args, prints the outcome to w, and reports whether all tests passed, the first or the second time.
 func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, error) {
 	others, err := join(ctx, shared.flaky)
 	if err != nil {
-		return false, fmt.Errorf("take turns with other calls: %w", err)
+		return false, fmt.Errorf("lock the file that calls share: %w", err)
 	}
 	defer others.Close()
 	first, err := goTest(ctx, args, w)
@@ -64,7 +63,7 @@ func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, e
 	}
 	if shared.tally != "" {
 		if err := first.tally.keep(shared.tally); err != nil {
-			return false, fmt.Errorf("keep how many tests ran: %w", err)
+			return false, fmt.Errorf("record how many tests ran: %w", err)
 		}
 	}
 	flaky := shared.flaky
@@ -110,10 +109,10 @@ func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, e
 	return true, nil
 }
 
-// goTest runs go test once, prints the outcome to w, and returns it. Its error says that the outcome could not be had.
+// goTest runs go test once, prints the outcome to w, and returns it. An error means that the outcome is not known.
 func goTest(ctx context.Context, args []string, w io.Writer) (outcome, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the go command tells its test programs nothing of a TERM
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the go command does not pass a TERM on to its test programs
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -137,7 +136,7 @@ func goTest(ctx context.Context, args []string, w io.Writer) (outcome, error) {
 	return o, ctx.Err()
 }
 
-// join opens the file that calls share, and locks it together with them. It returns nil, which may be closed, for no file.
+// join opens the file that calls share, and takes a shared lock on it. For an empty path it returns nil, which may be closed.
 func join(ctx context.Context, path string) (*os.File, error) {
 	if path == "" {
 		return nil, nil
@@ -153,13 +152,13 @@ func join(ctx context.Context, path string) (*os.File, error) {
 	return f, nil
 }
 
-// alone waits until no other call has the file, and keeps it from others.
+// alone waits until no other call has locked the file, and keeps others from it.
 func alone(ctx context.Context, f *os.File, w io.Writer) error {
 	return lock(ctx, f, syscall.LOCK_EX, func() { fmt.Fprintln(w, "failed tests are run once more when other tests have ended") })
 }
 
-// lock locks f, for reading or for writing. It calls waits, once, if others do not let it at once. Meanwhile f is not locked (flock(2)), so
-// that of two that want it for themselves one gets it.
+// lock locks f, shared or exclusively. It calls waits once if it has to wait. While it waits f is not locked (flock(2)), so that one of two
+// calls that want an exclusive lock gets it.
 func lock(ctx context.Context, f *os.File, how int, waits func()) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -196,10 +195,10 @@ func addLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// maxRetried is how many failed tests may be run once more in one run of .ci/run.
+// maxRetried is how many failed tests may be run again in one run of .ci/run.
 const maxRetried = 3
 
-// onlyOne returns the arguments of go test that run t alone, otherwise as before.
+// onlyOne returns the arguments of go test that run only t, otherwise as before.
 func onlyOne(args []string, t test) []string {
 	var one []string
 	for _, a := range args {

@@ -12,11 +12,11 @@ import (
 	"ddpbatch/internal/lint"
 )
 
-// What a failure shows of a data race, a leak, wrong bits, a port, a lock or an intruder is never chance, nor is what
-// ends a whole test program. Another run of a test that draws its own seed is another test, so that it proves nothing.
+// neverSaid matches output of failures that are never chance: a data race, a leak, wrong bits, a port, a lock or an intruder, and what ends
+// a whole test program. A test that draws its own seed is another test when it runs again, so that a second run proves nothing.
 var neverSaid = regexp.MustCompile("(?im)" + strings.Join([]string{
 	`DATA RACE|race detected|concurrent map`,
-	`\b(?:exit|status|code|ended with|exited with)\W{0,3}66\b`, // a child's end after a race; its words may be in a log alone
+	`\b(?:exit|status|code|ended with|exited with)\W{0,3}66\b`, // a child's end after a race; only a log may have it
 	`goleak|unexpected goroutines|\bleak|lives on|the end of all processes|no process of|\bdescriptors\b|descriptor was closed`,
 	`different bits|bits differ|other (?:bits|bytes)|something else|differs from|never stopped|nobody stopped|result right: false`,
 	`\bseed \d|\bdeterministic:? (?:true|false)`,
@@ -24,17 +24,18 @@ var neverSaid = regexp.MustCompile("(?im)" + strings.Join([]string{
 	`^panic: |^fatal error: |test timed out`,
 }, "|"))
 
-// The names are whole words of a test's CamelCase name, so that Report is no Port; the article A may stand before one. Those of security
-// are in docs/security.md, too.
+// neverNamed matches whole words of a test's CamelCase name, so that Report does not count as Port; the article A may precede one. The
+// names of security tests are also in docs/security.md.
 var neverNamed = regexp.MustCompile(`(?:^|[^A-Z]|[a-z0-9]A)(?:Race|Leak|Leaks|Bit|Bits|Port|Ports|Lock|Locks|Lease|Held|Secret|Secrets|` +
 	`Stranger|Strangers|Owner|Owners|Forged|Relay|Attacker|Security|Auth|User|Users|Taken|Trusts|Planted|Swapped|Ticket|` +
 	`Encrypted|Hostile|Impostor|Reflection)(?:[A-Z0-9_/]|$)`)
 
-// Packages, and tests of them by how their names begin: a resumed run of the trainer has the bits of one that was never stopped.
+// neverIn matches packages, and tests of a package by how their names begin: a resumed run of the trainer must have the same bits as one
+// that was never stopped.
 var neverIn = regexp.MustCompile(`/internal/(?:auth|secure)(?: |$)|/trainer TestResume`)
 
-// again says which tests of a failed run may be run once more: the innermost that failed, none of them of security. The reason is
-// empty unless none may.
+// again returns which tests of a failed run may be run again: the innermost that failed, unless one of them is a security test. If none
+// may, why is the reason.
 func (o outcome) again(security []string) (tests []test, why string) {
 	for _, t := range o.failed {
 		said := o.said[t]
@@ -59,12 +60,12 @@ func (o outcome) again(security []string) (tests []test, why string) {
 	return tests, ""
 }
 
-// isOf reports whether t is one of names, or below one.
+// isOf reports whether t is one of names, or a subtest of one.
 func (t test) isOf(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return t.name == name || strings.HasPrefix(t.name, name+"/") })
 }
 
-// securityTests are the tests that hold what docs/security.md says, of the module in which gotest runs.
+// securityTests returns the tests that docs/security.md names, of the module in which gotest runs.
 func securityTests(ctx context.Context) ([]string, error) {
 	file, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// event is a line that go test -json prints (go doc test2json).
+// event is a line of go test -json (go doc test2json).
 type event struct {
 	Action  string
 	Package string
@@ -22,22 +22,22 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// test names a test or a subtest; name is empty for what belongs to the package alone.
+// test names a test or a subtest; for a package itself name is empty.
 type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(t.pkg + " " + t.name) }
 
-// outcome is what a run of go test came to.
+// outcome is the outcome of a run of go test.
 type outcome struct {
 	passed bool
 	ended  map[test]string // "pass", "fail" or "skip", of each test and package that ended
-	said   map[test]string // what failed tests and packages printed
+	said   map[test]string // the output of failed tests and packages
 	failed []test          // in the order in which they ended, packages included
 	tally  tally
 }
 
-// read takes the events of one run from r. It prints each package when that has ended, as go test does without -v: a
-// line for one that passed, and for one that failed what its failed tests printed.
+// read reads the events of one run from r. It prints each package after that has ended, as go test does without -v: one line if it passed,
+// and otherwise the output of its failed tests.
 func read(r io.Reader, w io.Writer) (outcome, error) {
 	o := outcome{passed: true, ended: map[test]string{}, said: map[test]string{}}
 	said := map[test]*bytes.Buffer{}
@@ -50,7 +50,7 @@ func read(r io.Reader, w io.Writer) (outcome, error) {
 		last := err == io.EOF
 		var e event
 		if len(line) > 0 && json.Unmarshal(line, &e) != nil {
-			w.Write(line) // standard error's
+			w.Write(line) // a line of standard error
 		}
 		t := test{e.Package, e.Test}
 		switch e.Action {
@@ -93,7 +93,8 @@ func read(r io.Reader, w io.Writer) (outcome, error) {
 	}
 }
 
-// cutShort prints, and keeps as the package's, what tests said that a package's end found running: a panic, say, or a time-out.
+// cutShort prints the output of tests that were running when their package ended, for example by a panic or a timeout, and adds it to the
+// package's.
 func (o *outcome) cutShort(pkg string, said map[test]*bytes.Buffer, w io.Writer) {
 	for t, b := range said {
 		if t.pkg == pkg && t.name != "" {
@@ -111,7 +112,7 @@ func text(b *bytes.Buffer) string {
 	return b.String()
 }
 
-// printPackage prints what a package said outside its tests: all of it where it failed, else go test's closing line.
+// printPackage prints what a package printed outside its tests: everything if it failed, and otherwise go test's closing line.
 func printPackage(w io.Writer, action, said string) {
 	if action == "fail" {
 		io.WriteString(w, said)
@@ -124,33 +125,33 @@ func printPackage(w io.Writer, action, said string) {
 	}
 }
 
-// tally counts the tests of one or several runs of go test, subtests included.
+// tally counts the tests of one or several runs of go test, including subtests.
 type tally struct {
 	Ran     int
-	Skipped map[string]int // by the reason that they gave
-	Slowest []timed        // tests, without subtests; the slowest first, and no more than mostTimed
+	Skipped map[string]int // by the reason they gave
+	Slowest []timed        // tests, without subtests; slowest first, at most mostTimed
 }
 
 // mostTimed is enough to see what a run spends its time on.
 const mostTimed = 10
 
-// timed is how long a test took, in seconds.
+// timed holds how long a test took, in seconds.
 type timed struct {
 	Test    string
 	Seconds float64
 }
 
-// time notes how long tests took.
+// time records how long tests took.
 func (c *tally) time(tests ...timed) {
 	c.Slowest = append(c.Slowest, tests...)
 	slices.SortStableFunc(c.Slowest, func(a, b timed) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	c.Slowest = c.Slowest[:min(len(c.Slowest), mostTimed)]
 }
 
-// beforeReason is what package testing writes before a line of a test's log, or testscript before a script's reason to skip.
+// beforeReason matches what package testing writes before a line of a test's log, or testscript before a script's reason to skip.
 var beforeReason = regexp.MustCompile(`^\s+(\w+\.go:\d+: |> (\[.*\] )?skip )`)
 
-// skip counts a skipped test, which printed said.
+// skip counts a skipped test with the given output.
 func (c *tally) skip(said string) {
 	reason := "no reason given"
 	for line := range strings.Lines(said) {
@@ -164,7 +165,7 @@ func (c *tally) skip(said string) {
 	c.Skipped[reason]++
 }
 
-// keep adds the tally to a file, as a line.
+// keep appends the tally to a file, as a line.
 func (c tally) keep(path string) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -173,7 +174,7 @@ func (c tally) keep(path string) error {
 	return addLine(path, string(text))
 }
 
-// readTally sums up what runs have kept in a file.
+// readTally adds up the tallies in a file.
 func readTally(path string) (tally, error) {
 	sum := tally{Skipped: map[string]int{}}
 	lines, err := readLines(path)
@@ -194,7 +195,7 @@ func readTally(path string) (tally, error) {
 	return sum, nil
 }
 
-// String is one line, with the reasons that most tests gave first.
+// String formats the tally as one line, with the most frequent reasons first.
 func (c tally) String() string {
 	skipped := 0
 	var why []string
@@ -210,7 +211,7 @@ func (c tally) String() string {
 	return fmt.Sprintf("%d tests ran, %d were skipped (%s)", c.Ran, skipped, strings.Join(why, "; "))
 }
 
-// printTally prints what runs have kept in a file.
+// printTally prints the sum of the tallies in a file.
 func printTally(path string, w io.Writer) error {
 	sum, err := readTally(path)
 	if err != nil {

@@ -1,11 +1,11 @@
-# What the scripts within the machines share. For sh of busybox.
+# Shared by the scripts in the machines. For busybox's sh.
 
-# Soft-RoCE alone: GID 1 is of the card's IPv4 address, and rxe does not fill in the field in which UCX looks for the kind of a packet.
+# Only for Soft-RoCE: GID 1 is that of the card's IPv4 address, and rxe does not set the field in which UCX looks for the kind of a packet.
 export UCX_IB_GID_INDEX=1 UCX_UD_ETH_DGID_CHECK=n
 export DDPBATCH_TEST_TRANSPORTS=ucx
 failed=0
 
-# check NAME CMD...: runs it. All that it prints is shown where it fails.
+# check NAME CMD...: runs CMD, and shows its output if it fails.
 check() {
   name=$1; shift
   began=$(cut -d. -f1 /proc/uptime)
@@ -14,10 +14,10 @@ check() {
   if [ $verdict = FAIL ]; then tail -40 /tmp/out; else grep '^    .*:.*messages were wrong\|^SAY ' /tmp/out; fi
 }
 
-# counter NAME: of the device (hw_counters of rdma_rxe).
+# counter NAME: prints a counter of the device (hw_counters of rdma_rxe).
 counter() { cat "/sys/class/infiniband/rxe0/ports/1/hw_counters/$1"; }
 
-# by_verbs MESSAGES CMD...: CMD, which sends so many messages by the device, at least, if it sends by verbs.
+# by_verbs MESSAGES CMD...: runs CMD, which must send at least so many messages by verbs.
 by_verbs() {
   least=$1; shift
   before=$(counter rdma_sends)
@@ -27,7 +27,7 @@ by_verbs() {
   [ "$sent" -ge "$least" ] || { echo "$sent sends went by verbs, want $least at least"; return 1; }
 }
 
-# fails_with CODE TEXT CMD...: CMD ends with that code and says that.
+# fails_with CODE TEXT CMD...: runs CMD, which must exit with CODE and print TEXT.
 fails_with() {
   code=$1 text=$2; shift 2
   "$@" >/tmp/said 2>&1 && got=0 || got=$?
@@ -36,7 +36,7 @@ fails_with() {
   grep -q "$text" /tmp/said || { echo "it does not say: $text"; return 1; }
 }
 
-# says TEXT CMD...: CMD succeeds and says that; any text where that is empty.
+# says TEXT CMD...: runs CMD, which must succeed and print TEXT, if that is not empty.
 says() {
   text=$1; shift
   "$@" >/tmp/said 2>&1 || { cat /tmp/said; return 1; }
@@ -44,7 +44,7 @@ says() {
   [ -z "$text" ] || grep -q "$text" /tmp/said || { echo "it does not say: $text"; return 1; }
 }
 
-# locked_64K CMD...: as a user who may lock 64 KiB of memory; root may lock more than its limit
+# locked_64K CMD...: runs CMD as a user who may lock 64 KiB of memory, because root may lock more than its limit
 cat >/bin/locked_64K <<'EOF'
 #!/bin/sh
 chmod 666 /dev/infiniband/*
@@ -54,7 +54,7 @@ exec su -s /bin/sh -c 'exec "$@"' -- nobody sh "$@"
 EOF
 chmod +x /bin/locked_64K
 
-# job STEPS TRANSPORT NAME: a job file NAME.toml of the built-in trainer, whose last parameters come to NAME.safetensors.
+# job STEPS TRANSPORT NAME: writes a job file NAME.toml for the built-in trainer, which exports its parameters to NAME.safetensors.
 job() {
   cat >"$3.toml" <<EOF
 schema = 1
@@ -78,5 +78,5 @@ every_steps = 10
 EOF
 }
 
-# same NAME NAME: the parameters are equal bit for bit.
+# same NAME NAME: succeeds if the parameters are equal bit for bit.
 same() { cmp "$1.safetensors" "$2.safetensors"; }

@@ -1,4 +1,4 @@
-# In one machine: the ranks of one machine, over verbs. With SMOKE=1, the least that shows that it works.
+# Runs in one machine: ranks over verbs. With SMOKE=1, only the shortest check that it works.
 . lib.sh
 
 train() { ddpbatch simulate "$1.toml"; }

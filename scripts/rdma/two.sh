@@ -1,11 +1,11 @@
-# In each of two machines, joined by a cable: what goes over a real wire, and what happens when that, or the other side, is gone.
+# Runs in each of two machines, joined by a cable: ranks over verbs, and what happens when the cable or the other machine fails.
 . lib.sh
 other=10.9.0.2; [ "$ROLE" = a ] || other=10.9.0.1
 node=0; [ "$ROLE" = a ] || node=1
 
 until ping -c 1 -W 1 $other >/dev/null; do :; done
 
-# on_both CMD...: an agent on each machine, with RANKS ranks each, or one
+# on_both CMD...: runs an agent on each machine, with RANKS ranks each (default 1)
 echo 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff >key; chmod 600 key
 export DDPBATCH_SECRET_FILE=$PWD/key
 port=29500
@@ -15,9 +15,9 @@ on_both() {
 }
 train() { on_both -- ddpbatch train "$1.toml"; }
 
-# all_reduces: until somebody ends them
+# all_reduces: runs all-reduces until they are ended
 all_reduces() { on_both -- sh -c 'echo $$ >rank.pid; exec ddpbatch bench allreduce -b 1K -e 1K -f 2 --budget 120s'; }
-# under_way: when they are, by the device's counter, or a minute is over
+# under_way: waits until they run, according to the device's counter, at most a minute
 under_way() {
   begun=$(($(counter rdma_sends) + 300)) looks=0
   until [ "$(counter rdma_sends)" -gt $begun ] || [ $looks = 300 ]; do sleep 0.2; looks=$((looks + 1)); done
@@ -51,7 +51,7 @@ for tls in rc_v ud_v; do
 done
 unset UCX_TLS
 
-# the cable is out for 3 seconds, in the middle of all-reduces: they go on
+# the cable is unplugged for 3 seconds during all-reduces, which must continue
 pulled() {
   [ "$ROLE" = a ] || { (under_way; echo CABLE out >/dev/console; sleep 3; echo CABLE in >/dev/console) & }
   by_verbs 500 on_both -- ddpbatch bench allreduce -b 1K -e 1K -f 2 --budget 15s || return 1
@@ -59,7 +59,7 @@ pulled() {
 }
 check "the cable is pulled and put back" pulled
 
-# b's interface is down for 3 seconds, so that its card refuses what is sent: whatever comes of that, it comes soon
+# b's interface is down for 3 seconds, so that its card rejects messages: the job may fail, but must end soon
 refused() {
   [ "$ROLE" = a ] || { (under_way; ip link set eth0 down; sleep 3; ip link set eth0 up) & }
   start=$(cut -d. -f1 /proc/uptime)
@@ -70,7 +70,7 @@ refused() {
 }
 check "an interface goes down" refused
 
-# gone HOW LIMIT: b's rank, or all of b, ends while both work, and a's part of the job ends within so many seconds. b says when, as it does it.
+# gone HOW LIMIT: b's rank, or all of b, ends while both work. a's part of the job must end within LIMIT seconds after b says so.
 gone() {
   how=$1 limit=$2
   if [ "$ROLE" = b ]; then

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// codec is what one thread does with one kind of data in memory.
+// codec holds the results of one thread with one kind of data in memory.
 type codec struct {
 	Name   string        `json:"name"`
 	Kind   string        `json:"kind"`
@@ -23,16 +23,16 @@ type codec struct {
 	Decode stats.Samples `json:"decode"`
 }
 
-// published is what ZipNN 0.5.3 (C, one thread) gave on the same kinds of data on a machine like this one; it is not run here.
+// published are the results of ZipNN 0.5.3 (C, one thread) for the same kinds of data on a similar machine. ZipNN is not run here.
 var published = []codec{
 	{Name: "ZipNN", Kind: "float32", Ratio: 0.8313, Encode: stats.Samples{395}, Decode: stats.Samples{1255}},
 	{Name: "ZipNN", Kind: "bfloat16", Ratio: 0.6623, Encode: stats.Samples{375}, Decode: stats.Samples{905}},
 }
 
-// codecPackage is the codec's, in the root of the repository.
+// codecPackage is the package of the codec, relative to the root of the repository.
 const codecPackage = "checkpoint/internal/chunk"
 
-// measureCodecs runs the benchmarks of the chunks' codec, and zstd's own benchmark on the same kinds.
+// measureCodecs runs the benchmarks of the chunks' codec, and zstd's own benchmark for the same kinds of data.
 func measureCodecs(ctx context.Context, benchmarks gobench.Program, dir string, launches int) ([]codec, error) {
 	count := "-test.count=" + strconv.Itoa(launches)
 	results, _, err := benchmarks.Run(ctx, nil, "^Benchmark(Encode|Decode)$", count, "-test.benchtime=200ms")
@@ -60,7 +60,7 @@ func measureCodecs(ctx context.Context, benchmarks gobench.Program, dir string, 
 	return all, nil
 }
 
-// upperHalves are the bfloat16 that float32 numbers become when they are cut off.
+// upperHalves returns the bfloat16 numbers that result from truncating float32 numbers.
 func upperHalves(single []byte) []byte {
 	half := make([]byte, 0, len(single)/2)
 	for i := 0; i < len(single); i += 4 {
@@ -69,7 +69,7 @@ func upperHalves(single []byte) []byte {
 	return half
 }
 
-// ourCodecs are in the order in which the benchmarks come to their kinds.
+// ourCodecs returns the results in the order in which the benchmarks run.
 func ourCodecs(results []gobench.Result) (all []codec, err error) {
 	for _, r := range results {
 		what, kind, _ := strings.Cut(r.Name, "/")
@@ -94,7 +94,7 @@ func ourCodecs(results []gobench.Result) (all []codec, err error) {
 	return all, nil
 }
 
-// zstdLine is the last line of zstd's benchmark: " 1#float32 : 16777216 -> 15553316 (x1.079), 420.1 MB/s, 1200.3 MB/s".
+// zstdLine matches the last line of zstd's benchmark: " 1#float32 : 16777216 -> 15553316 (x1.079), 420.1 MB/s, 1200.3 MB/s".
 var zstdLine = regexp.MustCompile(`([0-9]+) *-> *([0-9]+) *\([^)]*\), *([0-9.]+) MB/s,? *([0-9.]+) ?MB/s`)
 
 func zstdBenchmark(ctx context.Context, file string, data []byte) (codec, error) {
@@ -108,7 +108,7 @@ func zstdBenchmark(ctx context.Context, file string, data []byte) (codec, error)
 	}
 	found := zstdLine.FindAllStringSubmatch(strings.ReplaceAll(said, "\r", "\n"), -1)
 	if found == nil {
-		return codec{}, fmt.Errorf("zstd's benchmark says %q, which is not understood", said)
+		return codec{}, fmt.Errorf("unexpected output of zstd's benchmark: %q", said)
 	}
 	last := found[len(found)-1]
 	var n [4]float64

@@ -14,8 +14,8 @@ import (
 	"ddpbatch/scripts/bench/internal/processes"
 )
 
-// experiments measure what has a goal and no peer, with files below a folder: what checksums add to a write, and compression to what it
-// cannot make smaller; memory; how long the latest of many checkpoints takes to be found, and one to be committed once its last shard is
+// experiments measure what has a goal but no peer, with files below a directory: what checksums add to a write, and what compression adds
+// to incompressible data; memory; how long it takes to find the latest of many checkpoints, and to commit one after its last shard is
 // durable.
 func experiments(s *trainingState, below string, launches int) []paired.Experiment {
 	pairs := max(launches, checksumPairs)
@@ -25,10 +25,10 @@ func experiments(s *trainingState, below string, launches int) []paired.Experime
 	}
 }
 
-// stored is among how many checkpoints the latest is looked for.
+// stored is the number of checkpoints among which the latest is looked for.
 const stored = 100
 
-// latest is how long a program that has just begun takes to find the newest of many checkpoints.
+// latest measures how long a new process takes to find the newest of many checkpoints.
 func latest(below string, launches int) paired.Experiment {
 	dir := filepath.Join(below, "latest")
 	return paired.Experiment{
@@ -78,7 +78,7 @@ func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
 	return seconds, c.Close()
 }
 
-// memory is how much more of this process is resident at most, by the kernel's account, while a checkpoint is saved or loaded.
+// memory measures by how much this process's resident memory grows at most, according to the kernel, while a checkpoint is saved or loaded.
 func memory(s *trainingState, below string, launches int) paired.Experiment {
 	return paired.Experiment{
 		Name: "memory", Times: launches,
@@ -114,7 +114,7 @@ func memory(s *trainingState, below string, launches int) paired.Experiment {
 	}
 }
 
-// saveBeside is one asynchronous save, from what it allocates to its commit.
+// saveBeside makes one asynchronous save, from its allocations to its commit.
 func saveBeside(ctx context.Context, s *trainingState, dir string) error {
 	saver, err := newSaver(ctx, s, dir, "auto")
 	if err != nil {
@@ -128,7 +128,7 @@ func saveBeside(ctx context.Context, s *trainingState, dir string) error {
 	return err
 }
 
-// peakOf is by how many bytes this process is larger, at most, while it works than before.
+// peakOf returns by how many bytes this process grows at most during work.
 func peakOf(work func() error) (int64, error) {
 	if err := processes.ForgetPeak(); err != nil {
 		return 0, err
@@ -144,10 +144,10 @@ func peakOf(work func() error) (int64, error) {
 	return after.Highest - before.Resident, err
 }
 
-// ranks is how many shards the commit is measured with, each a rank's.
+// ranks is the number of shards in the measured commit, one per rank.
 const ranks = 64
 
-// commit is how long the commit of all ranks' shards takes.
+// commit measures how long the commit of all ranks' shards takes.
 func commit(s *trainingState, below string, launches int) paired.Experiment {
 	return paired.Experiment{
 		Name: "commit", Times: launches,
@@ -165,7 +165,7 @@ func commit(s *trainingState, below string, launches int) paired.Experiment {
 	}
 }
 
-// commitTime writes the shards of all ranks, one after the other, and gives the seconds that the commit takes after that.
+// commitTime writes the shards of all ranks one after the other, and returns the seconds that the commit takes after that.
 func commitTime(ctx context.Context, s *trainingState, dir string) (float64, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: "none"})
 	if err != nil {
@@ -175,7 +175,7 @@ func commitTime(ctx context.Context, s *trainingState, dir string) (float64, err
 	if err != nil {
 		return 0, err
 	}
-	defer draft.Abort() // nothing after the commit
+	defer draft.Abort() // does nothing after the commit
 	c := checkpoint.Commit{World: ranks, Tensors: make([]checkpoint.TensorPlan, len(s.tensors))}
 	for rank := range ranks {
 		var pieces []checkpoint.Piece
@@ -205,7 +205,7 @@ func commitTime(ctx context.Context, s *trainingState, dir string) (float64, err
 	return took, saved.Close()
 }
 
-// inFolder lends a fresh folder.
+// inFolder calls use with a new directory, and removes that.
 func inFolder(below string, use func(dir string) error) error {
 	dir, err := os.MkdirTemp(below, "launch-")
 	if err != nil {

@@ -42,7 +42,8 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) (
 	return errors.Join(err, o.WriteJSON(r))
 }
 
-// compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
+// compare measures the codec, and then whole checkpoints and those of the peers. It prints and saves each table at once, because the rest
+// takes minutes.
 func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout,
 	progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
@@ -76,7 +77,7 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 	return nil
 }
 
-// options are what the command line asks for.
+// options are the options of the command line.
 type options struct {
 	command.Common
 	mib     int  // of the state
@@ -107,19 +108,19 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 		return o, usage.Errorf("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
 	}
 	if info, err := os.Stat(o.Below); err != nil || !info.IsDir() {
-		return o, usage.Errorf("-dir: %s is no folder", o.Below)
+		return o, usage.Errorf("-dir: %s is not a folder", o.Below)
 	}
 	return o, nil
 }
 
-// prepared is what is launched beside this program.
+// prepared holds the programs that are started.
 type prepared struct {
 	python string // one that has PyTorch
 	torch  string // its version
 	codec  gobench.Program
 }
 
-// prepare finds the peers and builds the benchmarks, in dir. It names everything that is missing at once.
+// prepare finds the peers and builds the benchmarks, in dir. Its error names everything that is missing.
 func prepare(ctx context.Context, dir string) (p prepared, err error) {
 	python, version, err := tools.FindTorch(ctx)
 	if err = errors.Join(err, tools.FindZstd()); err != nil {

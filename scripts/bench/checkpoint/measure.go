@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// comparison is a row: ours, which comes first, and its peers.
+// comparison is a row: our side, which comes first, and its peers.
 type comparison struct {
 	what  string
 	bytes int64 // of the state
 	sides []side
 }
 
-// comparisons are what is measured, in the order of the table.
+// comparisons returns what is measured, in the order of the table.
 func comparisons(s *trainingState, file string, py *torch) []comparison {
 	synced := py.save("torch.save + fsync", "sync")
 	return []comparison{
@@ -33,7 +33,7 @@ func comparisons(s *trainingState, file string, py *torch) []comparison {
 	}
 }
 
-// comparisonResult is what was measured.
+// comparisonResult is the result of a comparison.
 type comparisonResult struct {
 	What  string      `json:"what"`
 	Bytes int64       `json:"bytes"`
@@ -42,10 +42,10 @@ type comparisonResult struct {
 
 type sideTimes struct {
 	paired.Row       // of seconds
-	Stored     int64 `json:"stored"` // bytes on disk; 0: it writes nothing
+	Stored     int64 `json:"stored"` // bytes on disk; 0: it does not write
 }
 
-// measure runs all sides in turn, as often as asked; every turn begins with another one.
+// measure runs all sides in turn, the given number of times. Each turn begins with another side.
 func (c comparison) measure(ctx context.Context, launches int, dir string, progress io.Writer) (comparisonResult, error) {
 	r := comparisonResult{What: c.what, Bytes: c.bytes}
 	for _, s := range c.sides {
@@ -65,7 +65,7 @@ func (c comparison) measure(ctx context.Context, launches int, dir string, progr
 	return r, err
 }
 
-// launch runs a side once in a fresh folder, after what others have left in the page cache is on disk.
+// launch runs a side once in a new directory, after the dirty pages of earlier runs have been written to disk.
 func (s side) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
 	err = inFolder(below, func(dir string) (err error) {
 		if s.prepare != nil {
@@ -80,19 +80,19 @@ func (s side) launch(ctx context.Context, below string) (seconds float64, stored
 	return seconds, stored, err
 }
 
-// side is one of those that are compared.
+// side is one side of a comparison.
 type side struct {
 	name string
-	// prepare makes, in a folder of its own, what run needs; nil: nothing. It is not timed.
+	// prepare creates, in its own directory, what run needs; nil: nothing. It is not timed.
 	prepare func(ctx context.Context, dir string) error
-	// run does the work in that folder, and gives the seconds that it took and the bytes that are on disk for it (0: none).
+	// run does the work in that directory. It returns the seconds it took, and the bytes that it needs on disk (0: none).
 	run func(ctx context.Context, dir string) (seconds float64, stored int64, err error)
 }
 
-// trainingState is what is saved: weights and Adam's two moments of them, a third of the bytes each.
+// trainingState is the state that is saved: weights and Adam's two moments of them, each a third of the bytes.
 type trainingState struct{ tensors []checkpoint.Tensor }
 
-// newTrainingState draws weights from N(0, 0.02), and moments as Adam keeps them after many steps of gradients from N(0, 0.001). The same
+// newTrainingState draws weights from N(0, 0.02), and moments as Adam has them after many steps with gradients from N(0, 0.001). The same
 // size gives the same state.
 func newTrainingState(bytes int) *trainingState {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -100,7 +100,7 @@ func newTrainingState(bytes int) *trainingState {
 	weight, mean, square := make([]byte, 4*n), make([]byte, 4*n), make([]byte, 4*n)
 	for i := range n {
 		put(weight, i, 0.02*rng.NormFloat64())
-		// Sums of gradients that fade (beta1 = 0.9, beta2 = 0.999) have these spreads.
+		// Decaying sums of gradients (beta1 = 0.9, beta2 = 0.999) have these spreads.
 		put(mean, i, 0.001*math.Sqrt(0.1/1.9)*rng.NormFloat64())
 		put(square, i, 1e-6*math.Max(0.5, 1+math.Sqrt(2*0.001/1.999)*rng.NormFloat64()))
 	}
@@ -114,15 +114,15 @@ func put(b []byte, i int, x float64) {
 	binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(x)))
 }
 
-// elements are those of one tensor.
+// elements returns the number of elements of one tensor.
 func (s *trainingState) elements() int { return len(s.tensors[0].Data) / 4 }
 
 func (s *trainingState) bytes() int64 { return int64(len(s.tensors) * len(s.tensors[0].Data)) }
 
-// noise is a state of random bits.
+// noise returns a state of random bits.
 func noise(bytes int64) *trainingState {
 	data := make([]byte, bytes&^7)
 	var seed [32]byte
-	_, _ = rand.NewChaCha8(seed).Read(data) // never fails
+	_, _ = rand.NewChaCha8(seed).Read(data) // it never fails
 	return &trainingState{[]checkpoint.Tensor{{Name: "noise", DType: "float32", Shape: []int{len(data) / 4}, Data: data}}}
 }

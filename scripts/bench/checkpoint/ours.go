@@ -10,7 +10,7 @@ import (
 	"ddpbatch/checkpoint/distributed"
 )
 
-// oursSave commits a checkpoint, durably.
+// oursSave commits a checkpoint durably.
 func oursSave(s *trainingState, codec string) side {
 	return side{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
@@ -27,7 +27,7 @@ func save(ctx context.Context, s *trainingState, dir, codec string) (checkpoint.
 	return d.Save(ctx, &checkpoint.State{Step: 1, World: 1, Tensors: s.tensors})
 }
 
-// oursLoad reads a checkpoint that is in the page cache, and checks every byte.
+// oursLoad reads a checkpoint from the page cache, and checks every byte.
 func oursLoad(s *trainingState, codec string) side {
 	return side{
 		name: "ddpbatch",
@@ -57,7 +57,7 @@ func load(ctx context.Context, dir string) (*checkpoint.State, error) {
 	return d.Load(ctx, 1)
 }
 
-// oursStall is how long an asynchronous save holds training up.
+// oursStall measures how long an asynchronous save stops training.
 func oursStall(s *trainingState) side {
 	var saver *distributed.Saver
 	return side{
@@ -78,7 +78,7 @@ func oursStall(s *trainingState) side {
 	}
 }
 
-// newSaver saves the state asynchronously.
+// newSaver starts an asynchronous save of the state.
 func newSaver(ctx context.Context, s *trainingState, dir, codec string) (*distributed.Saver, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: codec})
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// chunkBytes is what a save takes one checksum of.
+	// chunkBytes is the number of bytes of a save that share one checksum.
 	chunkBytes = 256 << 10
-	// checksumPairs is how often the state is written both ways, at least: a few per cent must show beside what a disk does by itself.
+	// checksumPairs is the least number of pairs of writes: a few per cent must be visible beside the variation of the disk.
 	checksumPairs = 31
 )
 
-// checksums is what they cost: the state is written and synced, bare, and as a save without compression does: with the checksum of each
-// chunk taken just after the write that it is in.
+// checksums measures the cost of checksums. The state is written and synced, with and without the checksum of each chunk just after the
+// write that contains it, as a save without compression does.
 func checksums(s *trainingState, below string, pairs int) paired.Experiment {
 	what := fmt.Sprintf("write + fsync of %.0f MiB", float64(s.bytes())/(1<<20))
 	return paired.Experiment{
@@ -46,8 +46,7 @@ func checksums(s *trainingState, below string, pairs int) paired.Experiment {
 	}
 }
 
-// incompressible is what compression costs where it gains nothing: bytes that no codec makes smaller are saved with the default codec and
-// without one.
+// incompressible measures the cost of compression without a gain: incompressible bytes are saved with the default codec, and without one.
 func incompressible(bytes int64, below string, pairs int) paired.Experiment {
 	s := noise(bytes)
 	return paired.Experiment{
@@ -75,7 +74,7 @@ func incompressible(bytes int64, below string, pairs int) paired.Experiment {
 	}
 }
 
-// bothWays does some work without something and with it, each in a fresh folder; every pair begins with the other one.
+// bothWays does some work without something and with it, each in a new directory. Each pair begins with the other way.
 func bothWays(below string, pair int, work func(with bool, dir string) error) (without, with timing, err error) {
 	for i := range 2 {
 		err := inFolder(below, func(dir string) (err error) {
@@ -93,11 +92,11 @@ func bothWays(below string, pair int, work func(with bool, dir string) error) (w
 	return without, with, nil
 }
 
-// added is by how many per cent the second is more than the first.
+// added returns by how many per cent second exceeds first.
 func added(first, second float64) float64 { return 100 * (second/first - 1) }
 
-// timing is what some work took, in seconds.
-type timing struct{ cpu, wall float64 } // of all threads of this process, in user space and in the kernel; of the clock
+// timing holds the seconds that some work took.
+type timing struct{ cpu, wall float64 } // cpu: of all threads of this process, in user space and in the kernel; wall: of the clock
 
 func timed(work func() error) (t timing, err error) {
 	unix.Sync()
@@ -115,7 +114,7 @@ func timed(work func() error) (t timing, err error) {
 	return t, err
 }
 
-// writeState writes the bytes and syncs them, and gives their checksum if that is asked for.
+// writeState writes the bytes and syncs them, and returns their checksum if that is requested.
 func writeState(s *trainingState, path string, sum bool) (crc uint32, err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -131,7 +130,7 @@ func writeState(s *trainingState, path string, sum bool) (crc uint32, err error)
 			data = data[len(part):]
 			for sum && len(part) > 0 {
 				chunk := part[:min(chunkBytes, len(part))]
-				crc = crc32c.Combine(crc, crc32c.Checksum(chunk), int64(len(chunk))) // of all so far; a save keeps that of each chunk, too
+				crc = crc32c.Combine(crc, crc32c.Checksum(chunk), int64(len(chunk))) // of all so far; a save keeps that of each chunk too
 				part = part[len(chunk):]
 			}
 		}

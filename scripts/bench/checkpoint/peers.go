@@ -19,7 +19,7 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// block is how much a call writes or reads, as with dd bs=1M.
+// block is the number of bytes in one write or read, as with dd bs=1M.
 const block = 1 << 20
 
 // bareWrite writes the bytes and syncs them, and does nothing else that a checkpoint needs.
@@ -31,7 +31,7 @@ func bareWrite(s *trainingState) side {
 	}}
 }
 
-// bareRead reads the bytes, from the page cache, into fresh memory.
+// bareRead reads the bytes from the page cache into new memory.
 func bareRead(s *trainingState, file string) side {
 	return side{name: "read", run: func(context.Context, string) (float64, int64, error) {
 		start := time.Now()
@@ -52,7 +52,7 @@ func bareRead(s *trainingState, file string) side {
 	}}
 }
 
-// zstdSave is zstd -1 with all cores, from a file that is in the page cache, and an fsync.
+// zstdSave runs zstd -1 with all cores on a file in the page cache, and syncs the result.
 func zstdSave(file string) side {
 	return side{name: "zstd -1", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		to := filepath.Join(dir, "zst")
@@ -60,13 +60,13 @@ func zstdSave(file string) side {
 		if err != nil {
 			return 0, 0, err
 		}
-		start := time.Now() // again: the look for processes that were left, after took, is not zstd's
+		start := time.Now() // again: the check for remaining processes, after took, does not count
 		stored, err := syncFile(to)
 		return (took + time.Since(start)).Seconds(), stored, err
 	}}
 }
 
-// zstdLoad decompresses a file that is in the page cache into nothing.
+// zstdLoad decompresses a file in the page cache, and discards the result.
 func zstdLoad(file string) side {
 	return side{
 		name: "zstd -d",
@@ -81,7 +81,7 @@ func zstdLoad(file string) side {
 	}
 }
 
-// zstd gives what it said, and how long it took.
+// zstd returns the output of zstd, and how long it took.
 func zstd(ctx context.Context, args ...string) (said string, took time.Duration, err error) {
 	said, took, err = processes.Run(ctx, exec.Command("zstd", args...))
 	if err != nil {
@@ -90,7 +90,7 @@ func zstd(ctx context.Context, args ...string) (said string, took time.Duration,
 	return said, took, nil
 }
 
-// syncFile gives its size.
+// syncFile syncs a file and returns its size.
 func syncFile(path string) (int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -107,22 +107,22 @@ func syncFile(path string) (int64, error) {
 //go:embed torch.py
 var torchSource string
 
-// torch is a process that holds the state as PyTorch's tensors.
+// torch is a process that holds the state as PyTorch tensors.
 type torch struct {
 	group   *processes.Group
 	in      io.WriteCloser
 	out     *os.File
 	answers *bufio.Scanner // of out
-	errors  bytes.Buffer   // not to be read before it has ended
+	errors  bytes.Buffer   // only read after the process has ended
 }
 
-// answer is a line of torch.py; the first, once it is ready, is empty.
+// answer is a line of torch.py. The first, which says that it is ready, is empty.
 type answer struct {
 	Seconds float64 `json:"seconds"`
 	Bytes   int64   `json:"bytes"`
 }
 
-// startTorch starts PyTorch, which the caller stops. It ends with ctx, too.
+// startTorch starts PyTorch. The caller stops it. It also ends with ctx.
 func startTorch(ctx context.Context, python, file string, elements int) (*torch, error) {
 	t := &torch{}
 	cmd := exec.Command(python, "-c", torchSource, file, strconv.Itoa(elements))
@@ -142,7 +142,7 @@ func startTorch(ctx context.Context, python, file string, elements int) (*torch,
 		out.Close()
 		return nil, fmt.Errorf("start PyTorch: %w", err)
 	}
-	context.AfterFunc(ctx, group.Kill) // which ends what receive waits for
+	context.AfterFunc(ctx, group.Kill) // ends what receive waits for
 	t.group, t.in, t.out, t.answers = group, in, out, bufio.NewScanner(out)
 	if _, err := t.receive(ctx); err != nil {
 		t.stop()
@@ -166,7 +166,7 @@ func (t *torch) ask(ctx context.Context, what, path string) (answer, error) {
 	return t.receive(ctx)
 }
 
-// ended tells why it does not answer any more.
+// ended returns why the process no longer answers.
 func (t *torch) ended(ctx context.Context, err error) error {
 	t.group.Kill()
 	if ctx.Err() != nil {

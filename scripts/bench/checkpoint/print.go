@@ -45,7 +45,7 @@ func newHeader(o options, dir, torch string) report.Header {
 	return h
 }
 
-// results is all that was measured.
+// results holds everything that was measured.
 type results struct {
 	Header  report.Header      `json:"header"`
 	Codecs  []codec            `json:"codecs"`
@@ -79,7 +79,7 @@ func (r *comparisonResult) print(w io.Writer) {
 
 func milliseconds(s stats.Samples) string { return report.Significant(1000 * s.Median()) }
 
-// fileSystem names the file system of a folder.
+// fileSystem names the file system of a directory.
 func fileSystem(dir string) string {
 	space, err := vfs.OS{}.Space(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command model holds what `ddpbatch bench --explain` predicts of every algorithm against what it measures.
-// scripts/bench-model builds and starts it, in the root of the repository.
+// Command model compares what `ddpbatch bench --explain` predicts for every algorithm with what it measures. scripts/bench-model builds and
+// starts it, in the root of the repository.
 package main
 
 import (
@@ -23,7 +23,7 @@ var bench = command.Program[options]{Name: "bench-model", Parse: parseOptions, D
 
 func main() { bench.Main() }
 
-// options are what the command line asks for.
+// options are the options of the command line.
 type options struct {
 	command.Common
 	collectives, transports   []string
@@ -31,7 +31,7 @@ type options struct {
 	begin, end, times, budget string // as `ddpbatch bench` reads them
 }
 
-// knownCollectives are those that have algorithms to choose from.
+// knownCollectives are those with a choice of algorithms.
 var knownCollectives = []string{
 	"allreduce", "reduce", "reducescatter", "reducescatterv", "scan", "exscan", "broadcast", "allgather", "allgatherv", "gather", "scatter",
 	"alltoall", "gatherv", "scatterv", "alltoallv", "barrier",
@@ -88,7 +88,7 @@ const method = `
 Times are microseconds, of ddpbatch bench --explain: medians over %d launches, as is the ratio, predicted / measured, which is taken
 launch by launch, as each launch fits its model anew. *: the algorithm that a call gets that names none. -: the model says nothing of it.`
 
-// table is what was measured in one setting.
+// table holds the results for one setting.
 type table struct {
 	Collective string `json:"collective"`
 	Transport  string `json:"transport"`
@@ -100,7 +100,7 @@ type table struct {
 type row struct {
 	Size      int64         `json:"size"`
 	Algorithm string        `json:"algorithm"`
-	Chosen    int           `json:"chosen"` // launches in which it was
+	Chosen    int           `json:"chosen"` // number of launches in which it was chosen
 	Predicted stats.Samples `json:"predicted_us"`
 	Measured  stats.Samples `json:"measured_us"`
 }
@@ -131,7 +131,7 @@ func (t *table) launch(ctx context.Context, o options, program string, turn int)
 	return nil
 }
 
-// add takes in a row of a launch.
+// add adds a row of a launch.
 func (t *table) add(line string, turn, launches int) error {
 	var got struct {
 		Size      int64   `json:"size"`
@@ -141,7 +141,7 @@ func (t *table) add(line string, turn, launches int) error {
 		Measured  float64 `json:"time_us"`
 	}
 	if err := json.Unmarshal([]byte(line), &got); err != nil {
-		return fmt.Errorf("%q is no row of ddpbatch bench: %w", line, err)
+		return fmt.Errorf("%q is not a row of ddpbatch bench: %w", line, err)
 	}
 	r := t.row(got.Size, got.Algorithm, launches)
 	r.Measured[turn] = got.Measured
@@ -179,13 +179,13 @@ func (t *table) print(w io.Writer) {
 	report.Markdown(w, []string{"bytes", "algorithm", "predicted", "measured", "ratio"}, cells)
 }
 
-// ratio is missing where nothing was predicted.
+// ratio is missing if nothing was predicted.
 func (r *row) ratio() stats.Number { return paired.Compare(r.Predicted, r.Measured).Ratio }
 
-// factor is how far a prediction may be off, either way.
+// factor is the permitted factor between a prediction and a measurement.
 const factor = 1.5
 
-// scoreOf counts the rows of a transport that were predicted well.
+// scoreOf counts the rows of a transport with a good prediction.
 func scoreOf(tables []*table, transport string) string {
 	var all, within, unknown int
 	for _, t := range tables {

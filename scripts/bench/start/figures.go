@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// experiments are those that are asked for.
+// experiments returns the requested experiments.
 func (c cluster) experiments(o options) []paired.Experiment {
 	all := []paired.Experiment{c.startMany(o.rendezvous, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
 	return slices.DeleteFunc(all, func(e paired.Experiment) bool { return !slices.Contains(o.parts, e.Name) })
 }
 
-// startMany is many agents that meet and start their workers, each a shell, all on this machine.
+// startMany measures how many agents meet and start their workers, each a shell, all on this machine.
 func (c cluster) startMany(s shape, times int) paired.Experiment {
 	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
 	return paired.Experiment{
@@ -50,7 +50,7 @@ func (c cluster) startMany(s shape, times int) paired.Experiment {
 	}
 }
 
-// crash is a worker of several nodes that is killed: all others have to end.
+// crash measures what happens when a worker of several nodes is killed: all others must end.
 func (c cluster) crash(times int) paired.Experiment {
 	s := shape{nodes: 4, workers: 2}
 	of := fmt.Sprintf("a worker of %d nodes x %d is killed: ", s.nodes, s.workers)
@@ -90,7 +90,7 @@ func (c cluster) crash(times int) paired.Experiment {
 	}
 }
 
-// pidfds are processes by descriptors that can be read once they have ended (pidfd_open(2)).
+// pidfds are processes, as descriptors that can be read after the processes have ended (pidfd_open(2)).
 type pidfds []unix.PollFd
 
 func watch(workers []simulatedWorker) (p pidfds, err error) {
@@ -104,7 +104,7 @@ func watch(workers []simulatedWorker) (p pidfds, err error) {
 	return p, nil
 }
 
-// awaitEnd returns when all have ended, or limit is over, or ctx is done.
+// awaitEnd returns when all have ended, after limit, or when ctx is done.
 func (p pidfds) awaitEnd(outer context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	defer cancel()
@@ -113,7 +113,7 @@ func (p pidfds) awaitEnd(outer context.Context, limit time.Duration) error {
 		return fmt.Errorf("wait for a worker's end: %w", err)
 	}
 	defer over.Close()
-	context.AfterFunc(ctx, func() { isOver.Close() }) // which ends Poll
+	context.AfterFunc(ctx, func() { isOver.Close() }) // ends Poll
 	for _, one := range p {
 		watched := []unix.PollFd{one, {Fd: int32(over.Fd())}}
 		for watched[0].Revents == 0 {
@@ -137,11 +137,11 @@ func (p pidfds) close() {
 	}
 }
 
-// idleAfter is what agents have to come to rest once their workers are there.
+// idleAfter is the time that agents get to become idle after their workers have started.
 const idleAfter = time.Second
 
-// idle is two agents whose workers sleep: they tell each other that they live, and look for signs that the workers hang, as in every job.
-// Figures are of the one that uses more.
+// idle measures two agents whose workers sleep. As in every job, the agents tell each other that they are alive, and look for signs that
+// the workers hang. The figures are those of the agent that uses more.
 func (c cluster) idle(watched time.Duration) paired.Experiment {
 	s := shape{nodes: 2, workers: 8}
 	of := fmt.Sprintf("an agent of %d sleeping workers: ", s.workers)
@@ -196,7 +196,7 @@ type agentUsage struct {
 	cpu time.Duration
 }
 
-// usagesOf are those of the workers' agents.
+// usagesOf returns the usage of the workers' agents.
 func usagesOf(workers []simulatedWorker) (all map[int]agentUsage, err error) {
 	all = map[int]agentUsage{}
 	for _, w := range workers {

@@ -14,37 +14,37 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// A worker of a job says that it is there, and waits until it is released.
+// A worker of a job says that it has started, and waits until it is released.
 const (
 	workerScript = `exec 3<"$1"; echo worker $$ $PPID; read -r end <&3; exit 0`
 	sleepScript  = `echo worker $$ $PPID; exec sleep 1000`
 )
 
-// simulatedJob is a pretend cluster's: an agent for each node, in a process of its own, each with its workers.
+// simulatedJob is a job of a pretend cluster: each node has an agent in its own process, with its workers.
 type simulatedJob struct {
 	shape    shape
 	dir      string
 	gate     *os.File // releases the workers
 	group    *processes.Group
 	started  time.Time
-	received chan simulatedWorker // as they come
+	received chan simulatedWorker // in the order in which they come
 	errors   *bytes.Buffer
 }
 
-// simulatedWorker is one that has said that it is there.
+// simulatedWorker is a worker that has said that it has started.
 type simulatedWorker struct {
 	pid, agent int
 	at         float64 // milliseconds since the command
 }
 
-// cluster is a pretended one.
+// cluster is a pretend cluster.
 type cluster struct {
 	ddpbatch string // the program
-	below    string // a folder for its jobs
+	below    string // a directory for its jobs
 }
 
-// start starts a job and returns when all of its workers are there, in the order in which they came. The caller calls close,
-// unless there is an error.
+// start starts a job and returns when all of its workers have started, in the order in which they came. If it succeeds, the caller must
+// call close.
 func (c cluster) start(ctx context.Context, s shape, script string) (*simulatedJob, []simulatedWorker, error) {
 	j, err := c.submit(s, script)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c cluster) submit(s shape, script string) (j *simulatedJob, err error) {
 	if err := exec.Command("mkfifo", path).Run(); err != nil {
 		return nil, fmt.Errorf("make a pipe for a job: %w", err)
 	}
-	if j.gate, err = os.OpenFile(path, os.O_RDWR, 0); err != nil { // for reading, too: so nobody waits for the other end
+	if j.gate, err = os.OpenFile(path, os.O_RDWR, 0); err != nil { // also for reading, so that nobody waits for the other end
 		return nil, fmt.Errorf("open a pipe for a job: %w", err)
 	}
 	cmd := exec.Command(c.ddpbatch, "simulate", "--nodes", strconv.Itoa(s.nodes), "--nproc-per-node", strconv.Itoa(s.workers), "--",
@@ -89,11 +89,11 @@ func (j *simulatedJob) receive(line string) {
 	w.at = since(j.started)
 	select {
 	case j.received <- w:
-	default: // more than there are
+	default: // more than expected
 	}
 }
 
-// parseWorker reads `worker PID AGENT`.
+// parseWorker parses `worker PID AGENT`.
 func parseWorker(line string) (w simulatedWorker, ok bool) {
 	n, err := fmt.Sscanf(line, "worker %d %d", &w.pid, &w.agent)
 	return w, n == 2 && err == nil && w.pid > 1 && w.agent > 1
@@ -125,7 +125,7 @@ func (j *simulatedJob) workers(ctx context.Context) ([]simulatedWorker, error) {
 // release lets the workers end.
 func (j *simulatedJob) release() { j.gate.Close() }
 
-// end returns when the command has ended by itself, with what code.
+// end returns when the command has ended by itself, with its exit code.
 func (j *simulatedJob) end(ctx context.Context) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, launchLimit)
 	defer cancel()
@@ -136,7 +136,7 @@ func (j *simulatedJob) end(ctx context.Context) (code int, err error) {
 	return j.group.Code(0), nil
 }
 
-// close leaves nothing behind.
+// close ends the job and removes everything.
 func (j *simulatedJob) close() {
 	j.group.Kill()
 	j.gate.Close()

@@ -1,8 +1,8 @@
 // Command start times how jobs begin and end: ddpbatch beside the launchers of MPI libraries and PyTorch, and by itself as the
 // many agents of a pretend cluster. scripts/bench-start builds and starts it, in the root of the repository.
 //
-// Ranks of all sides are the least programs there are: they join, meet in a barrier, and rank 0 writes a line, to which the time
-// is taken from outside. Ours is rank/main.go, MPI libraries have peers/mpi.c, PyTorch peers/meet.py.
+// The ranks of all sides are the smallest possible programs: they join, meet in a barrier, and rank 0 writes a line. The time to that line
+// is measured from outside. Ours is rank/main.go, MPI libraries have peers/mpi.c, PyTorch peers/meet.py.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 			}
 			t.print(stdout)
 			r.Tables = append(r.Tables, t)
-			if err := o.WriteJSON(r); err != nil { // all so far
+			if err := o.WriteJSON(r); err != nil { // everything so far
 				return err
 			}
 		}
@@ -47,7 +47,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	return errors.Join(err, o.WriteJSON(r))
 }
 
-// options are what the command line asks for.
+// options are the options of the command line.
 type options struct {
 	command.Common
 	parts      []string
@@ -57,7 +57,7 @@ type options struct {
 	idle       time.Duration
 }
 
-// shape is nodes of so many workers each.
+// shape is a number of nodes with a number of workers each.
 type shape struct{ nodes, workers int }
 
 func (s shape) String() string { return fmt.Sprintf("%dx%d", s.nodes, s.workers) }
@@ -98,7 +98,7 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// mostProcesses keeps a slip of the pen from filling the machine.
+// mostProcesses keeps a typing error from filling the machine.
 const mostProcesses = 4096
 
 func parseShape(flag, text string) (s shape, err error) {

@@ -91,9 +91,9 @@ func TestParseOptionsReadsEveryOption(t *testing.T) {
 
 func TestParseOptionsRefusesBadValues(t *testing.T) {
 	for args, want := range map[string]string{
-		"--part start":        `-part: there is no "start"; it is one of launch,`,
-		"--peers nccl":        `-peers: there is no "nccl"`,
-		"--ranks 0":           `-ranks: "0" is no number from 1 to 4096`,
+		"--part start":        `-part: "start" is not one of launch,`,
+		"--peers nccl":        `-peers: "nccl" is not one of`,
+		"--ranks 0":           `-ranks: "0" is not a number from 1 to 4096`,
 		"--rendezvous 64":     `-rendezvous: "64" is not written like 64x8`,
 		"--rendezvous 4x4x4":  `-rendezvous: "4x4x4" is not written like 64x8`,
 		"--rendezvous 0x8":    `-rendezvous: "0x8" is not written like 64x8`,

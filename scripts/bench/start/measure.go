@@ -14,13 +14,13 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// comparison is of sides that do the same: the first one, ours, against each of the others.
+// comparison compares sides that do the same: the first one, ours, with each of the others.
 type comparison struct {
 	title string
 	sides []side
 }
 
-// table is what was measured of one comparison with one number of ranks.
+// table holds the results of one comparison with one number of ranks.
 type table struct {
 	Title  string      `json:"title"`
 	Ranks  int         `json:"ranks"`
@@ -28,14 +28,14 @@ type table struct {
 	Faults []string    `json:"faults"`
 }
 
-// sideTimes is of one side. Times are milliseconds since the command: of the row until all have met.
+// sideTimes holds the times of one side, in milliseconds since the command. Those of the row are until all ranks have met.
 type sideTimes struct {
 	paired.Row
 	Ended stats.Samples `json:"ended"`
 }
 
-// measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
-// a key file. Every turn begins with another side.
+// measure launches all sides in turn, the given number of times, after a first launch that does not count: after that, files are in memory,
+// and there is a key file. Each turn begins with another side.
 func (c comparison) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
 	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
 	for _, s := range c.sides {
@@ -68,23 +68,23 @@ func (t *table) add(turn, side int, got launchTimes) {
 	}
 }
 
-// compare holds the first row against each of the others.
+// compare compares the first row with each of the others.
 func (t *table) compare() {
 	for i := range t.Rows[1:] {
 		t.Rows[1+i].Against(t.Rows[0].Row)
 	}
 }
 
-// launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
+// launchLimit is when a launch is abandoned: long after the longest launch on a busy machine.
 const launchLimit = time.Minute
 
-// launchTimes is what came of one launch, in milliseconds since the command; NaN: it did not come to that.
+// launchTimes holds the results of one launch, in milliseconds since the command; NaN: it did not happen.
 type launchTimes struct {
 	met, ended float64
 	fault      error // nil: none
 }
 
-// launch launches one side once, for limit at most.
+// launch launches one side once, for at most limit.
 func launch(ctx context.Context, limit time.Duration, s side, ranks int) (launchTimes, error) {
 	got := launchTimes{met: math.NaN(), ended: math.NaN()}
 	var met time.Time
@@ -104,12 +104,12 @@ func launch(ctx context.Context, limit time.Duration, s side, ranks int) (launch
 	return got, err
 }
 
-// since is the time since t, in milliseconds.
+// since returns the time since t, in milliseconds.
 func since(t time.Time) float64 { return inMilliseconds(time.Since(t)) }
 
 func inMilliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// unlabelled is a line without the label that ddpbatch puts before a rank's: `[host rank] `.
+// unlabelled returns a line without the label that ddpbatch puts before a rank's lines: `[host rank] `.
 func unlabelled(line string) string {
 	label, rest, found := strings.Cut(line, "] ")
 	if !found || !strings.HasPrefix(label, "[") {

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/scripts/bench/internal/report"
 )
 
-// method is how all is timed.
+// method describes how everything is timed.
 const method = `
 "met" is the time from the command until rank 0's line has come that all ranks are past their library's initialisation and a barrier; "ended" until
 the command has ended. Ranks do nothing else. Sides are launched in turn, %d times, each turn beginning with another one, after one that does not
@@ -33,7 +33,7 @@ func newHeader(o options, p prepared) report.Header {
 	return h
 }
 
-// results is all that was measured.
+// results holds everything that was measured.
 type results struct {
 	Header  report.Header   `json:"header"`
 	Tables  []table         `json:"tables"`

@@ -14,21 +14,21 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// side is one of those that are compared.
+// side is one side of a comparison.
 type side struct {
 	name    string
 	version string
 
-	// command launches so many ranks.
+	// command launches a number of ranks.
 	command func(ranks int) *exec.Cmd
 
-	// met tells whether a line of its output is rank 0's word that all have met.
+	// met reports whether a line of the output is rank 0's message that all ranks have met.
 	met func(line string) bool
 }
 
 func saysMet(line string) bool { return line == "met" }
 
-// ours is `ddpbatch run` with more flags.
+// ours returns the side of `ddpbatch run` with further flags.
 func ours(ddpbatch string, flags []string, variable string, program ...string) side {
 	name := strings.Join(append([]string{"ddpbatch run"}, flags...), " ")
 	return side{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
@@ -39,12 +39,12 @@ func ours(ddpbatch string, flags []string, variable string, program ...string) s
 	}}
 }
 
-// oursOfMPI is a program with package mpi, whose ranks make their secret of a key file.
+// oursOfMPI returns the side of a program with package mpi, whose ranks derive their secret from a key file.
 func oursOfMPI(ddpbatch, key string, rank ...string) side {
 	return ours(ddpbatch, nil, "DDPBATCH_SECRET_FILE="+key, rank...)
 }
 
-// builtin is ddpbatch's own program, which is larger; after the barrier its ranks average how long it took.
+// builtin returns the side of ddpbatch's own program, which is larger. After the barrier its ranks average how long it took.
 func builtin(ddpbatch, key string) side {
 	s := oursOfMPI(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
 	s.name = "ddpbatch run, its own program"
@@ -58,18 +58,18 @@ func mpirun(mpi tools.MPI) side {
 	}}
 }
 
-// gloo has all ranks meet on the loopback interface: it would ask for the machine's name otherwise.
+// gloo makes all ranks meet on the loopback interface. Otherwise gloo looks up the machine's name.
 const gloo = "GLOO_SOCKET_IFNAME=lo"
 
-// oursOfTorch is a script of PyTorch. With --torch-store=false, its ranks that are there before rank 0 serves its store try again a second
-// later; otherwise the agent serves the store, as torchrun does.
+// oursOfTorch returns the side of a PyTorch script. With --torch-store=false, ranks that start before rank 0 serves its store try again a
+// second later; otherwise the agent serves the store, as torchrun does.
 func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
 	return ours(ddpbatch, flags, gloo, python, script)
 }
 
-// torchrun of PyTorch 1.13 does not get along with its own defaults of --redirects and --tee under Python 3.11, where enums do not
-// list their aliases any more; what is said here is of a rank that there is not, and means the same. It meets at a port of its own,
-// as --standalone would take 29400, which may be in use.
+// torchrun of PyTorch 1.13 does not work with its own defaults of --redirects and --tee under Python 3.11, where enums no longer list their
+// aliases. The values here name a rank that does not exist, and have the same meaning. The ranks meet on a separate port, because
+// --standalone would use 29400, which may be in use.
 func torchrun(python, version, script string) side {
 	return side{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		absent := strconv.Itoa(ranks) + ":1"
@@ -87,14 +87,14 @@ var mpiSource []byte
 //go:embed peers/meet.py
 var torchSource []byte
 
-// prepared is what is to be launched.
+// prepared holds what is to be launched.
 type prepared struct {
 	ddpbatch    string
 	version     string
 	comparisons []comparison
 }
 
-// prepare builds the programs, in dir. It names everything that is missing at once.
+// prepare builds the programs in dir. Its error names everything that is missing.
 func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
@@ -115,7 +115,7 @@ func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 	return p, err
 }
 
-// add adds a peer to those that it is to be compared with, or a comparison of its own.
+// add adds a peer to the sides that it is compared with, or a separate comparison.
 func (p *prepared) add(ctx context.Context, dir, peer string) error {
 	if peer == "torch" {
 		python, version, err := tools.FindTorch(ctx)

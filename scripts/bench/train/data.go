@@ -21,8 +21,8 @@ const (
 	textRows  = 320
 )
 
-// writeData writes, into dir, the arrays that both sides read, drawn at random: the time of a step does not depend on what they hold.
-// Targets depend on inputs, so that a side which trains otherwise than it should has another loss.
+// writeData writes the arrays that both sides read to dir. They are random, because the time of a step does not depend on them. Targets
+// depend on inputs, so that a side that trains incorrectly has another loss.
 func writeData(ctx context.Context, dir string) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	inputs, targets := plane(random)
@@ -39,7 +39,7 @@ func writeData(ctx context.Context, dir string) error {
 	)
 }
 
-// plane draws points beside a plane.
+// plane draws points near a plane.
 func plane(random *rand.Rand) (inputs, targets []float32) {
 	const rows, columns = 4096, 20
 	inputs, targets = make([]float32, rows*columns), make([]float32, rows)
@@ -54,8 +54,8 @@ func plane(random *rand.Rand) (inputs, targets []float32) {
 	return inputs, targets
 }
 
-// classes draws images of ten classes: each class has a pattern of squares, and each image that of its class beneath noise. They are not
-// brighter, as SGD with these learning rates would be so unstable then that rounding alone makes other losses.
+// classes draws images of ten classes. Each class has a pattern of squares, and each image is its class's pattern with noise. They are not
+// brighter, because SGD with these learning rates would be so unstable that rounding alone changes the losses.
 func classes(random *rand.Rand) (images []float32, labels []int64) {
 	const count, square, share, bright = 10, 7, 0.25, 0.5
 	var patterns [count][pixels]float32
@@ -81,11 +81,11 @@ func classes(random *rand.Rand) (images []float32, labels []int64) {
 	return images, labels
 }
 
-// text draws symbols, a sequence for each row and one more after the last. Some are much more frequent than others, as letters are, and
-// each has one that follows it more often than chance would have it.
+// text draws symbols: a sequence for each row, and one more after the last. Some are much more frequent than others, as letters are, and
+// each has one that follows it with more than random frequency.
 func text(random *rand.Rand) []byte {
 	const symbols, follows = 64, 8
-	var upTo [symbols]float64 // the k-th is as frequent as 1/k (Zipf's law)
+	var upTo [symbols]float64 // the k-th has a frequency proportional to 1/k (Zipf's law)
 	total := 0.0
 	for k := range upTo {
 		total += 1 / float64(k+1)
@@ -102,7 +102,7 @@ func text(random *rand.Rand) []byte {
 	return text
 }
 
-// writeNPY writes an array to a file: of float32, or of int64.
+// writeNPY writes an array of float32 or int64 to a file.
 func writeNPY(ctx context.Context, path string, values any, shape ...int) error {
 	dtype := "float32"
 	if _, ok := values.([]int64); ok {

@@ -44,7 +44,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 				r.Outside = stats.Number(share)
 			}
 			all.Rows = append(all.Rows, r)
-			if err := o.WriteJSON(all); err != nil { // all so far
+			if err := o.WriteJSON(all); err != nil { // everything so far
 				return err
 			}
 		}
@@ -54,7 +54,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	return nil
 }
 
-// options are what the command line asks for.
+// options are the options of the command line.
 type options struct {
 	command.Common
 	models []string
@@ -81,10 +81,10 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 		return o, err
 	}
 	if n := slices.Max(o.ranks); n > runtime.NumCPU() {
-		return o, usage.Errorf("-ranks: %d ranks need as many cores, and there are %d here: leave them out", n, runtime.NumCPU())
+		return o, usage.Errorf("-ranks: %d ranks need as many cores, but this machine has %d: leave them out", n, runtime.NumCPU())
 	}
 	return o, nil
 }
 
-// mostRanks is where an epoch still has more than ten steps.
+// mostRanks is the largest number of ranks with which an epoch has more than ten steps.
 const mostRanks = 2

@@ -22,8 +22,8 @@ func TestParseOptionsReadsEveryOption(t *testing.T) {
 
 func TestParseOptionsRefusesBadValues(t *testing.T) {
 	for args, want := range map[string]string{
-		"--model resnet":          `-model: there is no "resnet"; it is one of dense, mlp, cnn, gpt`,
-		"--ranks 3":               `-ranks: "3" is no number from 1 to 2`,
+		"--model resnet":          `-model: "resnet" is not one of dense, mlp, cnn, gpt`,
+		"--ranks 3":               `-ranks: "3" is not a number from 1 to 2`,
 		"--ddpbatch /nonexistent": "-ddpbatch: exec",
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)

@@ -18,10 +18,10 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
+// launchLimit is when a launch is abandoned: long after the longest launch on a busy machine.
 const launchLimit = 5 * time.Minute
 
-// setting is what one row of a table is about.
+// setting is the setting of one row of a table.
 type setting struct {
 	model
 	ranks int
@@ -29,7 +29,7 @@ type setting struct {
 
 func (s setting) String() string { return fmt.Sprintf("%s, %d x 1", s.name, s.ranks) }
 
-// measure launches both sides in turn, as often as asked; every second turn begins with the other one.
+// measure launches both sides in turn, the given number of times. Every second turn begins with the other side.
 func measure(ctx context.Context, o options, s setting, sides [2]side, dir string, progress io.Writer) (modelRow, error) {
 	r := newModelRow(s, o.Launches)
 	err := paired.InTurn(ctx, s.String(), o.Launches, len(sides), progress, func(turn, side int) error {
@@ -44,7 +44,7 @@ func measure(ctx context.Context, o options, s setting, sides [2]side, dir strin
 	return r, err
 }
 
-// launch runs one side once, in a folder of its own below the data, with the job file in it.
+// launch runs one side once, in a new directory below the data, with the job file in it.
 func launch(ctx context.Context, s setting, side side, data string) (result, error) {
 	dir, err := os.MkdirTemp(data, "launch-")
 	if err != nil {
@@ -77,7 +77,7 @@ const (
 	peer
 )
 
-// modelRow is what was measured in one setting.
+// modelRow holds the results for one setting.
 type modelRow struct {
 	Model      string           `json:"model"`
 	Ranks      int              `json:"ranks"`
@@ -85,13 +85,13 @@ type modelRow struct {
 	PeakMiB    [2]stats.Samples `json:"peak_mib"`
 	Loss       [2]stats.Samples `json:"loss"`
 	Parameters [2]int           `json:"parameters"`
-	BLAS       string           `json:"blas"`    // what computes PyTorch's products
+	BLAS       string           `json:"blas"`    // the library of PyTorch's matrix products
 	Exposed    stats.Samples    `json:"exposed"` // of ddpbatch
-	Outside    stats.Number     `json:"outside"` // likewise: share of a step outside of matrix products; NaN: not measured
+	Outside    stats.Number     `json:"outside"` // likewise: share of a step outside matrix products; NaN: not measured
 	Speed      stats.Number     `json:"speed"`   // samples/s, ours / theirs
 	Interval   stats.Interval   `json:"interval"`
 	Memory     stats.Number     `json:"memory"`    // ours / theirs
-	Different  bool             `json:"different"` // losses say that the sides do not train the same
+	Different  bool             `json:"different"` // the losses show that the sides do not train the same model
 	Faults     []string         `json:"faults"`
 
 	setting setting
@@ -106,7 +106,7 @@ func newModelRow(s setting, launches int) modelRow {
 	return r
 }
 
-// add takes in what came of a side's launch. What a launch did not give is missing, and is shown so.
+// add adds the result of a side's launch. A value that a launch lacks is missing, and is shown so.
 func (r *modelRow) add(turn, side int, name string, got result, err error) {
 	if err == nil && got.Parameters != r.setting.parameters {
 		err = fmt.Errorf("a model of %d parameters, want %d", got.Parameters, r.setting.parameters)
@@ -124,10 +124,10 @@ func (r *modelRow) add(turn, side int, name string, got result, err error) {
 	}
 }
 
-// lossApart is how far losses may be from each other, as a share: the GPT's initial values are different ones of the same distribution.
+// lossApart is the permitted relative difference of losses: the GPT's initial values differ, but have the same distribution.
 const lossApart = 0.05
 
-// compare holds the sides against each other, launch by launch.
+// compare compares the sides launch by launch.
 func (r *modelRow) compare() {
 	if ours, theirs := r.Loss[own].Median(), r.Loss[peer].Median(); math.Abs(ours-theirs) > lossApart*theirs {
 		r.Different = true
@@ -139,22 +139,22 @@ func (r *modelRow) compare() {
 	r.Memory = paired.Compare(r.PeakMiB[own], r.PeakMiB[peer]).Ratio
 }
 
-// samplesPerS is the median over a side's launches, of all ranks together.
+// samplesPerS returns the median over a side's launches, for all ranks together.
 func (r *modelRow) samplesPerS(side int) float64 {
 	return 1000 * float64(r.setting.batch*r.Ranks) / r.StepMS[side].Median()
 }
 
-// verdict is win, even, lose, or "-" where PyTorch has fewer than two launches.
+// verdict returns win, even, lose, or "-" if PyTorch has fewer than two launches.
 func (r *modelRow) verdict() string {
-	if r.Different || slices.ContainsFunc(r.StepMS[own], math.IsNaN) { // the row is lost, whatever the rest of it says
+	if r.Different || slices.ContainsFunc(r.StepMS[own], math.IsNaN) { // the row is lost, whatever else it says
 		return "lose"
 	}
-	// Speed's is of their inverse
+	// the speed is the inverse
 	times := stats.Interval{Low: 1 / r.Interval.High, High: 1 / r.Interval.Low, Coverage: r.Interval.Coverage}
 	return paired.Verdict(times)
 }
 
-// peak is the largest resident set of any rank, by the kernel's account (getrusage(2), ru_maxrss), in MiB.
+// peak returns the largest resident set of any rank according to the kernel (getrusage(2), ru_maxrss), in MiB.
 func peak(commands []*exec.Cmd) float64 {
 	most := int64(0)
 	for _, cmd := range commands {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// model is one of those that are trained.
+// model is one of the models that are trained.
 type model struct {
 	name       string
 	title      string
@@ -15,13 +15,13 @@ type model struct {
 	lr         float64
 	loss       string
 	job        string // the keys model and data of the job's table [train]
-	epochs     int    // of one rank; more ranks have so many times as many, for the same number of steps
+	epochs     int    // for one rank; several ranks have that many times as many, for the same number of steps
 	warmUp     int    // steps before the clock starts
-	times      int    // ddpbatch trains so many times as many epochs, where a launch would be too short to be timed
+	times      int    // ddpbatch trains times as many epochs if a launch would be too short to be timed
 }
 
-// models are in the order of the tables. An epoch has, for one rank and for two, more than ten steps, and a run a multiple of ten:
-// the last line of metrics is about ten steps then.
+// models are in the order of the tables. For one rank and for two, an epoch has more than ten steps, and a run has a multiple of ten, so
+// that the last line of metrics covers about ten steps.
 var models = []model{
 	{
 		name: "dense", title: "dense 20-1", parameters: 21, batch: 32, rows: 4096, lr: 0.01, loss: "mse",
@@ -61,10 +61,10 @@ func modelsOf(names []string) []model {
 	return slices.DeleteFunc(slices.Clone(models), func(m model) bool { return !slices.Contains(names, m.name) })
 }
 
-// steps is how many a launch takes, with any number of ranks that divides the epoch; times as many epochs are it.
+// steps returns the number of steps of a launch, for any number of ranks that divides the epoch, and times as many epochs.
 func (m model) steps(times int) int { return m.rows / m.batch * m.epochs * times }
 
-// jobText is the job file of a launch.
+// jobText returns the job file of a launch.
 func (m model) jobText(ranks int) string {
 	return fmt.Sprintf(`schema = 1
 name = %q

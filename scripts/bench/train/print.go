@@ -9,7 +9,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// method is how both sides are timed.
+// method describes how both sides are timed.
 const method = `
 Both sides train the same model on the same rows, drawn at random, in the same order, with SGD and momentum, each rank on a core of its
 own (taskset) and with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps
@@ -34,7 +34,7 @@ func newHeader(o options, sides [2]side, library string) report.Header {
 	return h
 }
 
-// commandLine is rank 0 of one launch as a person would type it.
+// commandLine formats rank 0 of one launch as a user would type it.
 func commandLine(side side, m model, ranks int) string {
 	cmd := side.commands(m, ranks, "")[0]
 	all := cmd.Env
@@ -51,13 +51,13 @@ func commandLine(side side, m model, ranks int) string {
 	return line
 }
 
-// results is all that was measured.
+// results holds everything that was measured.
 type results struct {
 	Header report.Header `json:"header"`
 	Rows   []modelRow    `json:"rows"`
 }
 
-// printTable shows the rows of one number of ranks as a table of Markdown.
+// printTable writes the rows for one number of ranks as a Markdown table.
 func printTable(w io.Writer, ranks int, rows []modelRow) {
 	titles := []string{
 		"model", "samples/s", "PyTorch", "ratio", "interval", "verdict", "ms a step", "PyTorch", "peak MiB", "PyTorch", "ratio",
@@ -100,5 +100,5 @@ func loss(s stats.Samples) string { return report.Number("%.4f", s.Median()) }
 
 func percent(share float64) string { return report.Number("%.1f %%", 100*share) }
 
-// milliseconds has three digits, however short the time is.
+// milliseconds formats a time with three digits, even if it is short.
 func milliseconds(s stats.Samples) string { return report.Number("%.3g", s.Median()) }

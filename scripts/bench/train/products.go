@@ -8,13 +8,13 @@ import (
 	"ddpbatch/scripts/bench/internal/gobench"
 )
 
-// products is what the benchmarks of trainer say.
+// products holds the results of the benchmarks of trainer.
 type products struct {
-	library string             // that computes them
-	outside map[string]float64 // share of a step that is none of them, by model
+	library string             // the library that computes them
+	outside map[string]float64 // share of a step outside matrix products, by model
 }
 
-// measureProducts runs the benchmarks of trainer, which have a library that counts.
+// measureProducts runs the benchmarks of trainer, in which the library counts its time.
 func measureProducts(ctx context.Context, dir string) (products, error) {
 	benchmarks, err := gobench.Build(ctx, dir, "trainer")
 	if err != nil {
@@ -27,7 +27,7 @@ func measureProducts(ctx context.Context, dir string) (products, error) {
 	return newProducts(results, said), nil
 }
 
-// libraryLine is what one of them logs.
+// libraryLine matches what one of them logs.
 var libraryLine = regexp.MustCompile(`matrix products: (.*)`)
 
 // newProducts takes the smallest of each model's shares, that of the quietest moment.

@@ -20,29 +20,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// side is one of the two that are compared.
+// side is one of the two sides.
 type side struct {
 	name    string
 	version string
 
-	// rank is the command of one rank in the working folder of a launch, but for what places it.
+	// rank returns the command of one rank in the working directory of a launch, without what binds it to a core.
 	rank func(m model, ranks int) *exec.Cmd
 
-	// read says what a launch gave that worked in dir; output is what rank 0 wrote.
+	// read returns the result of a launch that worked in dir. output is rank 0's.
 	read func(m model, dir string, output []byte) (result, error)
 }
 
-// result is what one launch gave.
+// result is the result of one launch.
 type result struct {
 	StepMS     float64
-	PeakMiB    float64 // of the rank with the highest
+	PeakMiB    float64 // of the rank with the highest peak
 	Loss       float64 // mean of the last steps
 	Parameters int
-	Exposed    float64 // share of a step in which nothing but communication went on; PyTorch does not say
-	BLAS       string  // what computes PyTorch's products
+	Exposed    float64 // share of a step with only communication; PyTorch does not report it
+	BLAS       string  // the library of PyTorch's matrix products
 }
 
-// commands are the processes of a launch in dir, rank 0 first: started by environment variables, each on a core of its own.
+// commands returns the processes of a launch in dir, rank 0 first. They are configured by environment variables, each on its own core.
 func (s side) commands(m model, ranks int, dir string) []*exec.Cmd {
 	port := processes.FreePort()
 	var all []*exec.Cmd
@@ -60,11 +60,11 @@ func (s side) commands(m model, ranks int, dir string) []*exec.Cmd {
 	return all
 }
 
-// core is the i-th of those that this program may use, which need not begin with 0.
+// core returns the i-th core that this program may use; they need not begin with 0.
 func core(i int) string {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil || i >= allowed.Count() {
-		return strconv.Itoa(i) // taskset says that it cannot be had
+		return strconv.Itoa(i) // taskset reports that it is not available
 	}
 	core := 0
 	for before := i; before > 0 || !allowed.IsSet(core); core++ {
@@ -75,10 +75,10 @@ func core(i int) string {
 	return strconv.Itoa(core)
 }
 
-// secret is what ranks that no agent has started know each other by; here nobody else is to be kept out.
+// secret authenticates ranks that no agent has started. Here nobody else must be kept out.
 const secret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// ours is ddpbatch: `ddpbatch train` for each rank.
+// ours returns the side of ddpbatch: `ddpbatch train` for each rank.
 func ours(program, version string) side {
 	return side{
 		name: "ddpbatch", version: version,
@@ -111,7 +111,7 @@ func readRun(program string, m model, dir string) (result, error) {
 	return r, err
 }
 
-// metrics is what is of interest in a line of metrics.jsonl (docs/format.md).
+// metrics are the members of interest in a line of metrics.jsonl (docs/format.md).
 type metrics struct {
 	Time      time.Time `json:"time"`
 	Step      int       `json:"step"`
@@ -119,7 +119,7 @@ type metrics struct {
 	CommShare float64   `json:"comm_share"`
 }
 
-// readMetrics takes the clock from the first line after the warm-up to the last, so that a step's time is all there is: reading,
+// readMetrics takes the time from the first line after the warm-up to the last, so that the time of a step includes everything: reading,
 // reports and whatever else a run does between two steps.
 func readMetrics(text []byte, warmUp int) (result, error) {
 	var first, last metrics
@@ -182,7 +182,7 @@ func countParameters(program, run string) (int, error) {
 //go:embed train.py
 var trainSource []byte
 
-// torch is PyTorch: train.py beside the data, with DistributedDataParallel over gloo where there are several ranks.
+// torch returns the side of PyTorch: train.py next to the data, with DistributedDataParallel over gloo if there are several ranks.
 func torch(python, version string) side {
 	return side{
 		name: "PyTorch", version: version,
@@ -198,7 +198,7 @@ func torch(python, version string) side {
 	}
 }
 
-// readTorch reads the object that train.py prints.
+// readTorch parses the object that train.py prints.
 func readTorch(_ model, _ string, output []byte) (result, error) {
 	var got struct {
 		StepS      float64  `json:"step_s"`
@@ -215,7 +215,7 @@ func readTorch(_ model, _ string, output []byte) (result, error) {
 	return result{StepMS: 1000 * got.StepS, Loss: got.Loss, Parameters: got.Parameters, BLAS: strings.Join(got.BLAS, " ")}, nil
 }
 
-// prepare builds what is to be launched, in dir; ours comes first.
+// prepare builds what is to be launched, in dir. Our side comes first.
 func prepare(ctx context.Context, dir string, o options) (sides [2]side, err error) {
 	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {

@@ -22,17 +22,17 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Options are a program's, which has [Common] among its own.
+// Options are the options of a program. They include [Common].
 type Options interface{ common() Common }
 
-// Program reads the options of a command line, and runs with a folder for its temporary files.
+// Program parses the options of a command line, and runs with a directory for its temporary files.
 type Program[O Options] struct {
 	Name  string
 	Parse func(args []string, stderr io.Writer) (O, error)
 	Do    func(ctx context.Context, o O, dir string, stdout, stderr io.Writer) error
 }
 
-// Main runs a program until it is done or a signal interrupts it, says what went wrong, and exits.
+// Main runs a program until it is done or a signal interrupts it, prints an error if there is one, and exits.
 func (p Program[O]) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -40,13 +40,13 @@ func (p Program[O]) Main() {
 	os.Exit(end(p.Name, err, os.Stderr))
 }
 
-// Run leaves no temporary file behind.
+// Run runs the program and removes its temporary files.
 func (p Program[O]) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := p.Parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	below, err := filepath.Abs(cmp.Or(o.common().Below, os.TempDir())) // launches have folders of their own
+	below, err := filepath.Abs(cmp.Or(o.common().Below, os.TempDir())) // launches have their own working directories
 	if err != nil {
 		return fmt.Errorf("find the folder for temporary files: %w", err)
 	}
@@ -58,7 +58,7 @@ func (p Program[O]) Run(ctx context.Context, args []string, stdout, stderr io.Wr
 	return p.Do(ctx, o, dir, stdout, stderr)
 }
 
-// end says what went wrong, if anything did, and gives the exit code for it.
+// end prints an error if there is one, and returns the exit code for it.
 func end(name string, err error, stderr io.Writer) (code int) {
 	var misused *usage.Error
 	switch {
@@ -78,14 +78,14 @@ func end(name string, err error, stderr io.Writer) (code int) {
 // Common are the options that all programs have.
 type Common struct {
 	Launches int
-	JSON     string // file; "": none
-	Program  string // ddpbatch's path; "": this tree's is to be built
-	Below    string // where a folder for temporary files is made; "": in the system's
+	JSON     string // a file; "": none
+	Program  string // ddpbatch's path; "": build this tree's
+	Below    string // where the directory for temporary files is created; "": the system's default
 }
 
 func (c Common) common() Common { return c }
 
-// WriteJSON writes all that was measured to the file of --json, if that is asked for.
+// WriteJSON writes all results to the file of --json, if that is given.
 func (c Common) WriteJSON(all any) error {
 	if c.JSON == "" {
 		return nil
@@ -100,23 +100,24 @@ func (c Common) WriteJSON(all any) error {
 	return nil
 }
 
-// Flags reads the options of a program, which defines its own beside the common ones, before Parse.
+// Flags parses the options of a program, which defines its own beside the common ones before calling Parse.
 type Flags struct {
 	*flag.FlagSet
 	common *Common
 	text   string
 	quick  bool
-	less   map[string]string // values of options that --quick asks for
-	later  []func() error    // reads options whose values are known only then
+	less   map[string]string // values of options with --quick
+	later  []func() error    // parse options whose values are known only then
 }
 
-// NewFlags takes what -h says before the options, and what --quick asks for beside 3 launches: in words, and as values of options.
+// NewFlags returns Flags with the text that -h prints before the options, and with what --quick changes beside 3 launches: in words, and as
+// values of options.
 func NewFlags(common *Common, text, quick string, less map[string]string) *Flags {
 	f := &Flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError), common: common, text: text, less: map[string]string{"launches": "3"}}
 	maps.Copy(f.less, less)
 	f.SetOutput(io.Discard)
 	f.IntVar(&common.Launches, "launches", 7, "of each side; fewer than 6 give no 95 % interval")
-	f.BoolVar(&f.quick, "quick", false, "a first look: 3 launches"+quick+"; what is named beside it stays")
+	f.BoolVar(&f.quick, "quick", false, "a first look: 3 launches"+quick+"; other given options take precedence")
 	f.StringVar(&common.JSON, "json", "", "write all samples to `FILE`, too")
 	return f
 }
@@ -124,7 +125,7 @@ func NewFlags(common *Common, text, quick string, less map[string]string) *Flags
 // TakeProgram defines the option --ddpbatch.
 func (f *Flags) TakeProgram() {
 	f.Func("ddpbatch", "measure `PROGRAM`, not this tree's", func(path string) error {
-		path, err := filepath.Abs(path) // launches have folders of their own
+		path, err := filepath.Abs(path) // launches have their own working directories
 		if err == nil {
 			f.common.Program, err = exec.LookPath(path)
 		}
@@ -132,7 +133,7 @@ func (f *Flags) TakeProgram() {
 	})
 }
 
-// Text defines an option that read understands.
+// Text defines an option that read parses.
 func Text[T any](f *Flags, to *T, name, value, help string, read func(flag, text string) (T, error)) {
 	text := f.String(name, value, help)
 	f.later = append(f.later, func() (err error) {
@@ -148,7 +149,7 @@ func (f *Flags) Words(to *[]string, name, value string, known []string, more str
 	})
 }
 
-// Peers defines the list of those to run beside ddpbatch: known words, or none.
+// Peers defines the list of peers to run beside ddpbatch: known words, or none.
 func (f *Flags) Peers(to *[]string, known []string) {
 	Text(f, to, "peers", "all", "`LIST` of "+strings.Join(known, ", ")+", all, or none", func(name, list string) ([]string, error) {
 		if list == "none" {
@@ -163,7 +164,7 @@ func (f *Flags) Numbers(to *[]int, name, value string, low, high int, help strin
 	Text(f, to, name, value, "`LIST` of "+help, func(_, list string) ([]int, error) { return numbers(name, list, low, high) })
 }
 
-// Parse reads the command line, or prints help. What goes wrong with it is a [usage.Error].
+// Parse parses the command line, or prints help. An error in it is a [usage.Error].
 func (f *Flags) Parse(args []string, stderr io.Writer) error {
 	err := f.FlagSet.Parse(args)
 	switch {
@@ -180,7 +181,7 @@ func (f *Flags) Parse(args []string, stderr io.Writer) error {
 	f.Visit(func(given *flag.Flag) { delete(f.less, given.Name) })
 	for name, value := range f.less {
 		if f.quick {
-			_ = f.Set(name, value) // they are good
+			_ = f.Set(name, value) // they are valid
 		}
 	}
 	if n := f.common.Launches; n < 1 || n > 1000 {
@@ -202,7 +203,7 @@ func words(flag, list string, known []string) ([]string, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		word = strings.NewReplacer("_", "", "-", "").Replace(strings.TrimSpace(word))
 		if !slices.Contains(known, word) {
-			return nil, usage.Errorf("-%s: there is no %q; it is one of %s", flag, word, strings.Join(known, ", "))
+			return nil, usage.Errorf("-%s: %q is not one of %s", flag, word, strings.Join(known, ", "))
 		}
 		if !slices.Contains(out, word) {
 			out = append(out, word)
@@ -216,7 +217,7 @@ func numbers(flag, list string, low, high int) ([]int, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < low || n > high {
-			return nil, usage.Errorf("-%s: %q is no number from %d to %d", flag, word, low, high)
+			return nil, usage.Errorf("-%s: %q is not a number from %d to %d", flag, word, low, high)
 		}
 		if !slices.Contains(out, n) {
 			out = append(out, n)

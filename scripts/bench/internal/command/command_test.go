@@ -64,7 +64,7 @@ func TestParsePrintsItsHelp(t *testing.T) {
 	if _, _, err := parse("-h", &text); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
 	}
-	for _, want := range []string{"A comparison.\n", "-size", "a first look: 3 launches of less; what is named beside it stays"} {
+	for _, want := range []string{"A comparison.\n", "-size", "a first look: 3 launches of less; other given options take precedence"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("-h does not say %q:\n%s", want, text.String())
 		}
@@ -114,8 +114,8 @@ func TestListsAreReadInOrder(t *testing.T) {
 	}
 	_, noWord := words("collective", "none", known)
 	_, noNumber := numbers("ranks", "2,", 2, 4)
-	if fmt.Sprint(noWord) != `-collective: there is no "none"; it is one of allreduce, barrier` ||
-		fmt.Sprint(noNumber) != `-ranks: "" is no number from 2 to 4` {
+	if fmt.Sprint(noWord) != `-collective: "none" is not one of allreduce, barrier` ||
+		fmt.Sprint(noNumber) != `-ranks: "" is not a number from 2 to 4` {
 		t.Errorf("%v; %v", noWord, noNumber)
 	}
 }
@@ -124,7 +124,7 @@ func TestListsAreReadInOrder(t *testing.T) {
 func TestListsAreOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "[a b] [a b] [1 2]", "-quick": "[b] [a b] [2]", "-quick -word a -peers none": "[a] [] [2]",
-		"-numbers 3": `-numbers: "3" is no number from 1 to 2`,
+		"-numbers 3": `-numbers: "3" is not a number from 1 to 2`,
 	} {
 		var list, peers []string
 		var ranks []int

@@ -1,3 +1,3 @@
-// Package command is what the programs of these comparisons have alike: how they begin and end, their folder for temporary files, and how
-// they are told what to do.
+// Package command holds what the programs of these comparisons have in common: how they begin and end, their directory for temporary files,
+// and their options.
 package command

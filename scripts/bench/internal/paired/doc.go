@@ -1,3 +1,3 @@
-// Package paired is how sides are compared: launched in turn, as often as asked, and held against each other launch by launch. It also
-// measures what has no peer.
+// Package paired compares sides: it launches them in turn, the given number of times, and compares them launch by launch. It also measures
+// what has no peer.
 package paired

@@ -16,7 +16,7 @@ type Figure struct {
 	Samples stats.Samples `json:"samples"`
 }
 
-// Experiment gives samples of figures, so many times.
+// Experiment measures samples of figures, a number of times.
 type Experiment struct {
 	Name    string
 	Times   int
@@ -24,7 +24,7 @@ type Experiment struct {
 	Measure func(ctx context.Context, turn int) ([]float64, error) // a sample of each figure
 }
 
-// MeasureFigures does one experiment after the other. With an error come the samples from before it.
+// MeasureFigures runs one experiment after the other. If one fails it returns the samples from before it.
 func MeasureFigures(ctx context.Context, experiments []Experiment, progress io.Writer) (all []Figure, err error) {
 	for _, e := range experiments {
 		for turn := range e.Times {

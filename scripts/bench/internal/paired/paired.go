@@ -10,7 +10,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// InTurn launches each of so many sides once a turn; every turn begins with another one, so that none is always the first.
+// InTurn launches each side once per turn. Each turn begins with another side, so that none is always the first.
 func InTurn(ctx context.Context, what string, turns, sides int, progress io.Writer, launch func(turn, side int) error) error {
 	for turn := range turns {
 		fmt.Fprintf(progress, "%s: launch %d of %d\n", what, turn+1, turns)
@@ -26,16 +26,16 @@ func InTurn(ctx context.Context, what string, turns, sides int, progress io.Writ
 	return nil
 }
 
-// Missing are the samples of so many launches before the first one.
+// Missing returns the samples for a number of launches before the first one.
 func Missing(launches int) stats.Samples { return slices.Repeat(stats.Samples{math.NaN()}, launches) }
 
-// Comparison is what the launches of two sides say of each other.
+// Comparison compares the launches of two sides.
 type Comparison struct {
-	Ratio    stats.Number   `json:"ratio"` // ours / theirs, launch by launch: its median
+	Ratio    stats.Number   `json:"ratio"` // ours / theirs, launch by launch; the median
 	Interval stats.Interval `json:"interval"`
 }
 
-// Compare takes the launches that both sides have.
+// Compare compares the launches that both sides have.
 func Compare(ours, theirs stats.Samples) Comparison {
 	var ratios stats.Samples
 	for turn := range min(len(ours), len(theirs)) {
@@ -44,8 +44,7 @@ func Compare(ours, theirs stats.Samples) Comparison {
 	return Comparison{stats.Number(ratios.Median()), ratios.Interval()}
 }
 
-// Verdict words what an interval of ratios of times, ours / theirs, tells: "-" where there is none, or one
-// that is worth nothing.
+// Verdict describes an interval of ratios of times, ours / theirs. It returns "-" if there is none, or a useless one.
 func Verdict(i stats.Interval) string {
 	switch {
 	case i.Coverage == 0:
@@ -58,15 +57,15 @@ func Verdict(i stats.Interval) string {
 	return "even"
 }
 
-// Row is what was measured of one side. In a table the first row is ours.
+// Row holds the results of one side. In a table our row is the first.
 type Row struct {
 	Side  string        `json:"side"`
 	Times stats.Samples `json:"times"` // by launch
 
-	Comparison // of times; missing for ours
+	Comparison // of times; missing for our row
 }
 
-// NewRow is of a side before its first launch.
+// NewRow returns the row of a side before its first launch.
 func NewRow(side string, launches int) Row {
 	return Row{Side: side, Times: Missing(launches), Comparison: Compare(nil, nil)}
 }
@@ -74,7 +73,7 @@ func NewRow(side string, launches int) Row {
 // Against compares ours with r.
 func (r *Row) Against(ours Row) { r.Comparison = Compare(ours.Times, r.Times) }
 
-// Verdict is that of the times, and lost where a launch of ours failed.
+// Verdict returns the verdict on the times, or a loss if one of our launches failed.
 func (r Row) Verdict(ours Row) string {
 	if slices.ContainsFunc(ours.Times, math.IsNaN) {
 		return "lose"

@@ -1,2 +1,2 @@
-// Package processes runs the processes of one measurement, leaves none of them behind, and says what memory and processor time one uses.
+// Package processes runs the processes of one measurement, leaves none of them behind, and measures their memory and processor time.
 package processes

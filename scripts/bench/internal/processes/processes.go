@@ -20,17 +20,17 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Outcome is what came of one launch.
+// Outcome is the result of one launch.
 type Outcome struct {
 	Began time.Time     // just before its first process was started
 	Took  time.Duration // until all of its processes had ended
-	Hung  bool          // it did not end after the word that it would
+	Hung  bool          // it did not end after its output said that it would
 	Fault error         // nil: none
 }
 
-// Launch runs the processes of one launch, for limit at most, and leaves none of them behind. The first one's output is written to output,
-// and its exit code counts. Where there is a word on ended, all are to end soon. Its error is that of outer: what goes wrong with the
-// launch is a part of the outcome.
+// Launch runs the processes of one launch, for at most limit, and leaves none of them behind. The output of the first one is written to
+// output, and its exit code counts. After a value on ended, all of them must end soon. Launch returns the error of outer; a failure of the
+// launch is part of the outcome.
 func Launch(outer context.Context, limit time.Duration, output io.Writer, ended <-chan struct{}, commands ...*exec.Cmd) (Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(outer, limit, fmt.Errorf("did not end in %v, and was killed", limit))
 	defer cancel()
@@ -41,8 +41,8 @@ func Launch(outer context.Context, limit time.Duration, output io.Writer, ended 
 	return o, nil
 }
 
-// Run runs a command to its end, and gives all that it said and how long it took. It is a launch as others are: its environment
-// is the same, and an interrupt, whose error is that of ctx, leaves nothing behind.
+// Run runs a command to its end, and returns its output and how long it took. It is a launch like others: the environment is the same, and
+// an interrupt, which returns the error of ctx, leaves nothing behind.
 func Run(ctx context.Context, cmd *exec.Cmd) (said string, took time.Duration, err error) {
 	var out bytes.Buffer
 	o := launch(ctx, &out, &out, nil, []*exec.Cmd{cmd})
@@ -52,7 +52,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) (said string, took time.Duration, e
 	return out.String(), o.Took, o.Fault
 }
 
-// launch runs commands until ctx is done, whose cause is a fault of theirs.
+// launch runs commands until ctx is done, whose cause counts as their fault.
 func launch(ctx context.Context, output io.Writer, complaint *bytes.Buffer, ended <-chan struct{}, commands []*exec.Cmd) (o Outcome) {
 	commands[0].Stdout, commands[0].Stderr = output, complaint
 	o.Began = time.Now()
@@ -64,7 +64,7 @@ func launch(ctx context.Context, output io.Writer, complaint *bytes.Buffer, ende
 	o.Hung = group.Await(ctx, ended)
 	o.Took = time.Since(o.Began)
 	late := ctx.Err() != nil
-	group.Kill() // all that it wrote has been read
+	group.Kill() // all output has been read
 	switch {
 	case late:
 		o.Fault = context.Cause(ctx)
@@ -74,19 +74,19 @@ func launch(ctx context.Context, output io.Writer, complaint *bytes.Buffer, ende
 	return o
 }
 
-// Group is the processes of one launch.
+// Group holds the processes of one launch.
 type Group struct {
 	processes []*proc.Process
 	mark      string
 }
 
-// Start starts commands. To the environment of each belongs that of this program, without what would make it a part of a job
-// around. Where one cannot be started those before it are killed.
+// Start starts commands. Each also gets this program's environment, without variables that would make it a part of an enclosing job. If one
+// cannot be started, those before it are killed.
 func Start(commands ...*exec.Cmd) (*Group, error) {
 	g := &Group{mark: markVariable + "=" + rand.Text()}
 	for _, cmd := range commands {
 		cmd.Env = append(append(environ(os.Environ()), cmd.Env...), g.mark)
-		cmd.WaitDelay = time.Second // for what its orphans hold open
+		cmd.WaitDelay = time.Second // for what its orphans keep open
 		p, err := proc.Start(cmd)
 		if err != nil {
 			g.Kill()
@@ -107,8 +107,7 @@ const (
 	markVariable = "DDPBATCH_BENCH_LAUNCH"
 )
 
-// Await waits until all processes have ended or ctx is done, and tells whether they would not end after the word on ended; nil: there
-// is none.
+// Await waits until all processes have ended or ctx is done. It reports whether they did not end after a value on ended, which may be nil.
 func (g *Group) Await(ctx context.Context, ended <-chan struct{}) (hung bool) {
 	done := make(chan struct{})
 	go func() {
@@ -132,7 +131,7 @@ func (g *Group) Await(ctx context.Context, ended <-chan struct{}) (hung bool) {
 	}
 }
 
-// Kill ends what is left of the launch, and returns when it has.
+// Kill kills what is left of the launch, and returns when it has ended.
 func (g *Group) Kill() {
 	for _, p := range g.processes {
 		_ = p.Signal(syscall.SIGKILL) // its group is ours, or gone
@@ -143,30 +142,30 @@ func (g *Group) Kill() {
 	}
 }
 
-// Code is the exit code of the i-th process, after Kill: 128+N for signal N.
+// Code returns the exit code of the i-th process, after Kill: 128+N for signal N.
 func (g *Group) Code(i int) int { return g.processes[i].Code() }
 
-// sweep kills every process that has the entry mark in its environment, and those that they start meanwhile. It waits some seconds
-// for them to end: what waits for a disk does not end sooner.
+// sweep kills every process that has the entry mark in its environment, and those that they start meanwhile. It waits some seconds for them
+// to end; a process that waits for a disk does not end sooner.
 func sweep(mark string) {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 	defer cancel()
-	_, _ = proc.SweepMarked(ctx, mark) // what is left then is left: its launch has an outcome
+	_, _ = proc.SweepMarked(ctx, mark) // the launch has its outcome, whatever is left
 }
 
-// tuningPrefixes and tuningNames are of variables that tune one of the sides, or say where its site is.
+// tuningPrefixes and tuningNames match variables that tune one of the sides, or describe its site.
 var (
 	tuningPrefixes = []string{
 		"OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "TORCH_", "ATEN_", "GLOO_", // PyTorch, and the libraries that compute
 		"UCX_", "FI_", "MPIR_", "MPICH_", "HYDRA_", "PRTE_", // MPI
 		"ZSTD_",
-		"SLURM_", // what slurm.Scrub leaves a job of the site's
+		"SLURM_", // what slurm.Scrub leaves of the site's variables
 	}
 	tuningNames = []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG"}
 )
 
-// environ is the environment of a launch, of this program's: without what would make it part of a job around, or change what it does. What
-// a side has of these is what its command line shows.
+// environ returns the environment of a launch: this program's, without variables that would make it part of an enclosing job, or change
+// what it does. The variables that a side does have are shown in its command line.
 func environ(own []string) []string {
 	kept, _ := slurm.Scrub(own)
 	return slices.DeleteFunc(kept, shapesLaunch)
@@ -178,10 +177,10 @@ func shapesLaunch(variable string) bool {
 	return slices.Contains(tuningNames, name) || slices.ContainsFunc(tuningPrefixes, begins)
 }
 
-// Lines is one command's output: it passes whole lines on as they come, without the space around them.
+// Lines is the output of one command. It passes whole lines on as they come, without surrounding space.
 type Lines struct {
 	Receive func(line string)
-	rest    []byte // of a line without an end
+	rest    []byte // an unfinished line
 }
 
 func (l *Lines) Write(p []byte) (int, error) {
@@ -196,7 +195,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 	}
 }
 
-// FreePort is one that was free a moment ago: torch cannot be handed a socket.
+// FreePort returns a port that was free a moment ago, because torch cannot inherit a socket.
 func FreePort() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory is what of a process is in memory, by the kernel's account, in bytes.
+// Memory is the memory of a process according to the kernel, in bytes.
 type Memory struct {
 	Resident, Highest int64
-	Own               int64 // of Resident, not of the program's file
+	Own               int64 // part of Resident that is not the program's file
 }
 
 // MemoryOf reads /proc/PID/status (proc(5)).
 func MemoryOf(pid int) (Memory, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return Memory{}, fmt.Errorf("look at a process's memory: %w", err)
+		return Memory{}, fmt.Errorf("read a process's memory: %w", err)
 	}
 	return parseMemory(string(status))
 }
@@ -36,8 +36,8 @@ func parseMemory(status string) (m Memory, err error) {
 	return m, nil
 }
 
-// ForgetPeak brings this process's highest memory down to what it has now (proc(5), clear_refs). A process begins with the peak of the
-// memory that it was started from, and Go starts it from this one's (vfork(2)).
+// ForgetPeak resets this process's peak memory to its present memory (proc(5), clear_refs). A process begins with the peak of the memory
+// that it was started from, and Go starts it from this process's (vfork(2)).
 func ForgetPeak() error {
 	debug.FreeOSMemory()
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
@@ -46,12 +46,12 @@ func ForgetPeak() error {
 	return nil
 }
 
-// CPUTime is the processor time of a process so far, of all of its threads, in user space and in the kernel.
+// CPUTime returns the processor time of a process so far, of all of its threads, in user space and in the kernel.
 func CPUTime(pid int) (time.Duration, error) {
-	const scheduled = 2 // CPUCLOCK_SCHED: a process's clock has a number made of its own (clock_getcpuclockid(3))
+	const scheduled = 2 // CPUCLOCK_SCHED: the clock's number is derived from the process's (clock_getcpuclockid(3))
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {
-		return 0, fmt.Errorf("look at a process's processor time: %w", err)
+		return 0, fmt.Errorf("read a process's processor time: %w", err)
 	}
 	return time.Duration(t.Nano()), nil
 }

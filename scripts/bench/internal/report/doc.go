@@ -1,2 +1,2 @@
-// Package report prints what a comparison found, for people: the machine, and tables of Markdown.
+// Package report prints the results of a comparison: the machine, and tables in Markdown.
 package report

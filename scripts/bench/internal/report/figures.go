@@ -7,8 +7,8 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 )
 
-// Figures writes them as a table of Markdown under a title; nothing where there are none. The interval is where the median lies of all
-// launches there could be.
+// Figures writes figures as a Markdown table under a title, or nothing if there are none. The interval contains the median of all possible
+// launches with the stated probability.
 func Figures(w io.Writer, title string, figures []paired.Figure) {
 	if len(figures) == 0 {
 		return

@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Header says what was compared, on what and how.
+// Header says what was compared, on which machine and how.
 type Header struct {
 	Machine  string   `json:"machine"`
 	Load     string   `json:"load"`
 	Time     string   `json:"time"`
-	About    []string `json:"about"`    // the sides: their versions
-	Commands []string `json:"commands"` // by which they are launched
+	About    []string `json:"about"`    // the versions of the sides
+	Commands []string `json:"commands"` // the commands that launch them
 	Method   string   `json:"method"`
 }
 
-// NewHeader is of this machine, now.
+// NewHeader returns a Header for this machine at this time.
 func NewHeader(method string) Header {
 	return Header{Machine: machine(), Load: load(), Time: time.Now().Format(time.RFC3339), Method: strings.TrimSpace(method)}
 }
 
-// Print writes Markdown.
+// Print writes the Header in Markdown.
 func (h Header) Print(w io.Writer) {
 	fmt.Fprintf(w, "- %s, load %s, %s\n", h.Machine, h.Load, h.Time)
 	for _, line := range h.About {
@@ -38,7 +38,7 @@ func (h Header) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", h.Method)
 }
 
-// machine is what the program runs on, in a line.
+// machine describes the machine in a line.
 func machine() string {
 	return fmt.Sprintf("%s, %d cores, %s, Linux %s, %s", cpuModel(), runtime.NumCPU(), osName(), kernel(), runtime.Version())
 }
@@ -68,14 +68,14 @@ func kernel() string {
 	return strings.TrimSpace(string(text))
 }
 
-// load is how many processes wanted a core in the last minute, on the average.
+// load returns the average number of processes that wanted a core in the last minute.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	load, _, _ := strings.Cut(string(text), " ")
 	return load
 }
 
-// CommandLine is a launch as a person would type it, without the folders of its programs and files.
+// CommandLine formats a launch as a user would type it, without the directories of its programs and files.
 func CommandLine(cmd *exec.Cmd) string {
 	var line []string
 	for _, variable := range cmd.Env {

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// Markdown writes a table whose columns are aligned as text, too; all of them to the right.
+// Markdown writes a table whose columns are also aligned as plain text, to the right.
 func Markdown(w io.Writer, titles []string, rows [][]string) {
 	widths := make([]int, len(titles))
 	for _, row := range append([][]string{titles}, rows...) {
@@ -30,7 +30,7 @@ func Markdown(w io.Writer, titles []string, rows [][]string) {
 	}
 }
 
-// Certainty words the coverage of the intervals of so many launches.
+// Certainty describes the coverage of intervals for a number of launches.
 func Certainty(launches int) string {
 	c := make(stats.Samples, launches).Interval().Coverage
 	if c < 0.95 {
@@ -39,12 +39,12 @@ func Certainty(launches int) string {
 	return fmt.Sprintf("a chance of %.1f %%", 100*float64(c))
 }
 
-// Interval says how much less than Certainty promises an interval is worth that has fewer launches.
+// Interval formats an interval, and its coverage if that is less than Certainty says for the number of launches.
 func Interval(i stats.Interval, launches int) string {
 	return interval(i, Ratio(i.Low), Ratio(i.High), make(stats.Samples, launches).Interval().Coverage)
 }
 
-// interval shows one, and its coverage where that is less than is expected.
+// interval formats an interval, and its coverage if that is less than expected.
 func interval(i stats.Interval, low, high string, expected stats.Number) string {
 	text := fmt.Sprintf("[%s, %s]", low, high)
 	switch {
@@ -56,7 +56,7 @@ func interval(i stats.Interval, low, high string, expected stats.Number) string 
 	return text
 }
 
-// Compared are the cells of a row in a table whose first one is ours: ratio, interval and verdict. Ours has none.
+// Compared returns the cells ratio, interval and verdict of a row in a table whose first row is ours. Our row has none.
 func Compared(r, ours paired.Row) []string {
 	if r.Side == ours.Side {
 		return []string{"", "", ""}
@@ -64,7 +64,7 @@ func Compared(r, ours paired.Row) []string {
 	return []string{Ratio(r.Ratio), Interval(r.Interval, len(r.Times)), r.Verdict(ours)}
 }
 
-// Range is from the smallest to the largest.
+// Range formats the smallest and the largest sample.
 func Range(s stats.Samples) string {
 	there := s.Sorted()
 	if len(there) == 0 {
@@ -73,7 +73,7 @@ func Range(s stats.Samples) string {
 	return Significant(there[0]) + " to " + Significant(there[len(there)-1])
 }
 
-// Median says how many launches it is of, where some are missing.
+// Median formats the median, and says how many launches it is from if some are missing.
 func Median(s stats.Samples) string {
 	text := Significant(s.Median())
 	if there := len(s.Sorted()); there < len(s) {
@@ -82,10 +82,10 @@ func Median(s stats.Samples) string {
 	return text
 }
 
-// Ratio shows a ratio with two digits after the point.
+// Ratio formats a ratio with two digits after the point.
 func Ratio(n stats.Number) string { return Number("%.2f", float64(n)) }
 
-// Number shows a number, or that there is none.
+// Number formats a number, or a placeholder if it is missing.
 func Number(format string, x float64) string {
 	if math.IsNaN(x) {
 		return "-"
@@ -93,7 +93,7 @@ func Number(format string, x float64) string {
 	return fmt.Sprintf(format, x)
 }
 
-// Significant shows a number with three digits or all before the point.
+// Significant formats a number with three digits, or with all digits before the point.
 func Significant(x float64) string {
 	switch size := math.Abs(x); {
 	case size < 10:

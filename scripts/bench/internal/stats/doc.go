@@ -1,3 +1,3 @@
-// Package stats says what is known of a quantity after a few launches that gave it: their median, and an interval that needs
-// no assumption about how they are distributed.
+// Package stats describes what is known of a quantity after a few launches: the median, and an interval that needs no assumption about the
+// distribution.
 package stats

@@ -17,7 +17,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// Samples are what launches gave, in their order; NaN where one gave nothing.
+// Samples are the results of launches, in order; NaN if a launch has none.
 type Samples []float64
 
 // MarshalJSON implements json.Marshaler.
@@ -29,14 +29,14 @@ func (s Samples) MarshalJSON() ([]byte, error) {
 	return json.Marshal(numbers)
 }
 
-// Sorted are those that are there.
+// Sorted returns the samples that are not missing, sorted.
 func (s Samples) Sorted() Samples {
 	there := slices.DeleteFunc(slices.Clone(s), math.IsNaN)
 	slices.Sort(there)
 	return there
 }
 
-// Median is NaN where there is none.
+// Median returns the median, or NaN if there are no samples.
 func (s Samples) Median() float64 {
 	x := s.Sorted()
 	if len(x) == 0 {
@@ -45,15 +45,15 @@ func (s Samples) Median() float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// Interval is where the median lies of all launches there could be.
+// Interval is an interval that contains the median of all possible launches.
 type Interval struct {
 	Low      Number `json:"low"`
 	High     Number `json:"high"`
-	Coverage Number `json:"coverage"` // the chance that it does; below 0.95 where there are fewer than 6 samples
+	Coverage Number `json:"coverage"` // the probability that it does; below 0.95 for fewer than 6 samples
 }
 
-// Interval is the narrowest pair of order statistics that covers the median with a chance of 95 %, whatever the
-// distribution (the sign test turned round: Conover, Practical Nonparametric Statistics, 3.2).
+// Interval returns the narrowest pair of order statistics that contains the median with a probability of 95 %, for any distribution (the
+// inverted sign test: Conover, Practical Nonparametric Statistics, 3.2).
 func (s Samples) Interval() Interval {
 	x := s.Sorted()
 	n := len(x)
@@ -67,10 +67,10 @@ func (s Samples) Interval() Interval {
 	return Interval{Number(x[k]), Number(x[n-1-k]), Number(coverage(n, k))}
 }
 
-// coverage is the chance that the median lies between the samples of rank k and n-1-k, counted from 0:
-// that neither k or fewer samples fall below it nor k or fewer above.
+// coverage returns the probability that the median is between the samples of rank k and n-1-k, counted from 0: that is, that neither k or
+// fewer samples are below it nor k or fewer above.
 func coverage(n, k int) float64 {
-	chance := math.Pow(0.5, float64(n)) // of none below
+	chance := math.Pow(0.5, float64(n)) // that none is below
 	outside := 0.0
 	for i := range k + 1 {
 		outside += 2 * chance

@@ -1,3 +1,2 @@
-// Package tools finds and builds the programs that a comparison launches: those of other libraries, too, where they are
-// installed.
+// Package tools finds and builds the programs that a comparison launches, including those of other libraries if they are installed.
 package tools

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Ddpbatch finds what is measured, and its version: the program that is given, or, where that is "", this tree's, built in dir.
+// Ddpbatch returns the program to measure, and its version: the given program, or, if that is "", this tree's, which it builds in dir.
 func Ddpbatch(ctx context.Context, dir, given string) (program, version string, err error) {
 	program = given
 	if program == "" {
@@ -27,7 +27,7 @@ func Ddpbatch(ctx context.Context, dir, given string) (program, version string, 
 	case ctx.Err() != nil:
 		return "", "", ctx.Err()
 	case version == "":
-		return "", "", fmt.Errorf("%s does not tell its version: is it ddpbatch?", program)
+		return "", "", fmt.Errorf("%s does not print a version: is it ddpbatch?", program)
 	}
 	return program, version, nil
 }
@@ -35,20 +35,20 @@ func Ddpbatch(ctx context.Context, dir, given string) (program, version string, 
 // MPI is a program of an MPI library.
 type MPI struct {
 	Name, Version string
-	command       []string // that launches it
+	command       []string // launches the program
 	program       string
 }
 
-// libraries are those of MPI, by the last part of their commands' names.
+// libraries are the MPI libraries, by the last part of their commands' names.
 var libraries = map[string]struct {
 	missing MissingError
-	version []string // a command whose first line it is
+	version []string // a command whose first line has the version
 }{
 	"openmpi": {MissingError{"Open MPI", "openmpi-bin libopenmpi-dev"}, []string{"mpirun.openmpi", "--version"}},
 	"mpich":   {MissingError{"MPICH", "mpich libmpich-dev"}, []string{"mpichversion"}},
 }
 
-// CompileMPI makes a C source a program of one MPI, openmpi or mpich, in dir. A [MissingError]: it is not installed.
+// CompileMPI compiles a C source for one MPI library, openmpi or mpich, in dir. The error is a [MissingError] if that is not installed.
 func CompileMPI(ctx context.Context, dir, mpi string, source []byte) (MPI, error) {
 	library := libraries[mpi]
 	m := MPI{Name: library.missing.What, command: []string{"mpirun." + mpi}, program: filepath.Join(dir, "mpi."+mpi)}
@@ -71,14 +71,14 @@ func CompileMPI(ctx context.Context, dir, mpi string, source []byte) (MPI, error
 	return m, Run(ctx, "mpicc."+mpi, "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O3", "-o", m.program, file)
 }
 
-// Command launches so many ranks with the program's arguments; options are the launcher's.
+// Command returns a command that launches a number of ranks with the program's arguments. options are the launcher's.
 func (m MPI) Command(ranks int, options []string, args ...string) *exec.Cmd {
 	words := slices.Concat(m.command, options, []string{"-n", strconv.Itoa(ranks), m.program}, args)
 	return exec.Command(words[0], words[1:]...)
 }
 
-// FindTorch looks for a Python that has PyTorch: Debian's belongs to the system's, which need not be the first one in PATH. A
-// [MissingError]: there is none.
+// FindTorch looks for a Python that has PyTorch. Debian's PyTorch belongs to the system's Python, which need not be the first in PATH. If
+// there is none, the error is a [MissingError].
 func FindTorch(ctx context.Context) (python, version string, err error) {
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		if version := FirstLine(ctx, python, "-c", "import torch; print('PyTorch', torch.__version__)"); version != "" {
@@ -91,7 +91,7 @@ func FindTorch(ctx context.Context) (python, version string, err error) {
 	return "", "", &MissingError{"PyTorch", "python3-torch"}
 }
 
-// FindZstd is a [MissingError] where there is no command zstd.
+// FindZstd returns a [MissingError] if the command zstd is not installed.
 func FindZstd() error {
 	if _, err := exec.LookPath("zstd"); err != nil {
 		return &MissingError{"zstd", "zstd"}
@@ -99,14 +99,14 @@ func FindZstd() error {
 	return nil
 }
 
-// MissingError is a peer that is not installed.
-type MissingError struct{ What, Packages string } // Packages: Debian's
+// MissingError means that a peer is not installed.
+type MissingError struct{ What, Packages string } // Packages: the names of Debian's packages
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s is not here; install it (Debian): apt-get install %s", e.What, e.Packages)
+	return fmt.Sprintf("%s is not installed; install it (Debian): apt-get install %s", e.What, e.Packages)
 }
 
-// EachPeer calls add for each of the peers that --peers lists. Its error names everything that is missing at once.
+// EachPeer calls add for each of the peers that --peers lists. Its error names everything that is missing.
 func EachPeer(peers []string, add func(peer string) error) error {
 	var here, missing, packages []string
 	for _, peer := range peers {
@@ -124,11 +124,11 @@ func EachPeer(peers []string, add func(peer string) error) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("these are not here: %s\n  install them (Debian): apt-get install %s\n  or leave them out: --peers %s",
+	return fmt.Errorf("these are not installed: %s\n  install them (Debian): apt-get install %s\n  or leave them out: --peers %s",
 		strings.Join(missing, ", "), strings.Join(packages, " "), cmp.Or(strings.Join(here, ","), "none"))
 }
 
-// Run runs a command. Where it fails the error shows what it said.
+// Run runs a command. If it fails, the error has its output.
 func Run(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if ctx.Err() != nil {
@@ -140,7 +140,7 @@ func Run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// FirstLine is what a command says first, or empty where it cannot be run.
+// FirstLine returns the first line of a command's output, or "" if it cannot be run.
 func FirstLine(ctx context.Context, name string, args ...string) string {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
@@ -150,7 +150,7 @@ func FirstLine(ctx context.Context, name string, args ...string) string {
 	return strings.Join(strings.Fields(line), " ")
 }
 
-// LastLine is what a program said last: of one that failed, the reason.
+// LastLine returns the last line of a program's output, which is the reason if it failed.
 func LastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]

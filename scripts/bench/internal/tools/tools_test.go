@@ -53,8 +53,8 @@ func TestEachPeerThatIsMissingIsNamed(t *testing.T) {
 		return fmt.Errorf("%s: %w", peer, &MissingError{peer, "lib" + peer})
 	}
 	for want, peers := range map[string][]string{
-		"not here: A, B\n  install them (Debian): apt-get install libA libB\n  or leave them out: --peers MPI": {"A", "MPI", "B"},
-		"not here: A\n  install them (Debian): apt-get install libA\n  or leave them out: --peers none":        {"A"},
+		"not installed: A, B\n  install them (Debian): apt-get install libA libB\n  or leave them out: --peers MPI": {"A", "MPI", "B"},
+		"not installed: A\n  install them (Debian): apt-get install libA\n  or leave them out: --peers none":        {"A"},
 	} {
 		if err := EachPeer(peers, add); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v: %v", peers, err)

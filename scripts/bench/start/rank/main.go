@@ -1,5 +1,5 @@
-// Command rank is the least program with package mpi: it joins the world that its launcher tells it of, meets all in a
-// barrier, and rank 0 says so.
+// Command rank is the smallest program with package mpi: it joins the world that its launcher describes and meets the others in a barrier,
+// and rank 0 prints a line.
 package main
 
 import (
