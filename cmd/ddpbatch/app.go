@@ -20,11 +20,11 @@ func newApp(e *env) *cli.App {
 		Reader:                    e.In,
 		Writer:                    e.Out,
 		ErrWriter:                 e.Err,
-		HideVersion:               true, // the library's flag would take -v, too
+		HideVersion:               true, // the library's flag would also take -v
 		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version"}},
 		DisableSliceFlagSeparator: true,
 		Suggest:                   true,
-		ExitErrHandler:            func(*cli.Context, error) {}, // exit codes are exitCode's alone
+		ExitErrHandler:            func(*cli.Context, error) {}, // exitCode alone decides about exit codes
 		OnUsageError:              onUsageError,
 		Action: func(c *cli.Context) error {
 			switch {
@@ -52,14 +52,14 @@ func newApp(e *env) *cli.App {
 	return app
 }
 
-// prepare gives a command and those below it what the library does not hand down.
+// prepare sets in a command and its subcommands what the library does not pass down.
 func prepare(c *cli.Command) {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true
 	c.CustomHelpTemplate = helpTemplate
 	for _, f := range c.Flags {
 		if b, ok := f.(*cli.BoolFlag); ok {
-			b.DisableDefaultText = true // a switch is off until it is named
+			b.DisableDefaultText = true // switches are off by default
 		}
 	}
 	for _, sub := range c.Subcommands {
@@ -80,7 +80,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return &usage.Error{Message: flagMessage(c.Command.Flags, err), Hint: tryHelp(c)}
 }
 
-// flagMessage is the flag package's error for a person: of a value that it cannot read it does not say what it should be.
+// flagMessage returns the flag package's error for people. For an invalid value the package does not say which values are valid.
 func flagMessage(flags []cli.Flag, err error) string {
 	message := strings.TrimPrefix(err.Error(), "flag ")
 	text, unread := strings.CutSuffix(message, ": parse error")
@@ -101,13 +101,13 @@ func flagMessage(flags []cli.Flag, err error) string {
 			want = "whole number"
 		}
 	}
-	return fmt.Sprintf("%s for --%s is no %s", value, name, want)
+	return fmt.Sprintf("%s for --%s is not a %s", value, name, want)
 }
 
-// tryHelp names the help of the command that runs.
+// tryHelp refers to the help of the running command.
 func tryHelp(c *cli.Context) string { return fmt.Sprintf("try %q", c.Command.HelpName+" -h") }
 
-// unknownCommand says which of the commands may be meant: the only one that begins so, or one with a slip.
+// unknownCommand names the command that was probably meant: the only one with this beginning, or one with a similar name.
 func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 	name, hint := c.Args().First(), tryHelp(c)
 	var names, begin []string
@@ -130,7 +130,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 	return &usage.Error{Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
 }
 
-// jsonFlag is on every command that shows something.
+// jsonFlag is the flag of all commands that show something.
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "print JSON with stable fields (docs/cli/json.md)"}
 }
@@ -151,7 +151,7 @@ func oneArg(c *cli.Context, what string) (string, error) {
 	return words[0], nil
 }
 
-// withArg is the action of a command that takes one argument.
+// withArg returns the action of a command that takes one argument.
 func withArg(what string, do func(c *cli.Context, arg string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		arg, err := oneArg(c, what)
@@ -162,7 +162,7 @@ func withArg(what string, do func(c *cli.Context, arg string) error) cli.ActionF
 	}
 }
 
-// checkWords refuses fewer words than least, and more than most (-1: any number).
+// checkWords returns an error for fewer words than least, or more than most (-1: any number).
 func checkWords(c *cli.Context, least, most int) error {
 	n := c.Args().Len()
 	if n >= least && (most < 0 || n <= most) {
@@ -173,17 +173,17 @@ func checkWords(c *cli.Context, least, most int) error {
 	case n < least:
 		says = "needs " + c.Command.ArgsUsage
 	case most == 0:
-		says = fmt.Sprintf("takes no arguments, and not %q", c.Args().First())
+		says = fmt.Sprintf("does not take arguments, but got %q", c.Args().First())
 	}
 	return &usage.Error{Message: commandLine(c) + " " + says, Hint: tryHelp(c)}
 }
 
-// commandLine is the command that runs, as it is written behind the program's name.
+// commandLine returns the running command as it is written after the program's name.
 func commandLine(c *cli.Context) string {
 	return strings.TrimPrefix(c.Command.HelpName, c.App.Name+" ")
 }
 
-// helpTemplate is a command's help: an example first, then what it is and takes. The parts are the library's.
+// helpTemplate is the help of a command: first an example, then what the command does and its arguments. The parts are the library's.
 const helpTemplate = `{{if .Description}}Example:
 
    {{wrap .Description 3}}
@@ -201,7 +201,7 @@ Options:
 {{template "visibleFlagTemplate" .}}{{end}}
 `
 
-// appHelpTemplate is the program's own.
+// appHelpTemplate is the help of the program.
 const appHelpTemplate = `Example:
 
    {{wrap .Description 3}}
@@ -214,13 +214,12 @@ Commands:
 "ddpbatch COMMAND -h" begins with an example, too. Exit codes and JSON fields: docs/cli.
 `
 
-// example joins the command lines that a help text begins with.
+// example joins the command lines at the beginning of a help text.
 func example(lines ...string) string { return strings.Join(lines, "\n") }
 
-// permute moves a command's flags before its other words, so that `submit job.toml
-// --dry-run` is `submit --dry-run job.toml`: the flag package stops at the first word
-// that is no flag and would pass the rest over in silence. Words after -- stay as they are, and
-// so do all of run's, which stops at its first word that is no flag, as torchrun does.
+// permute moves a command's flags before its other words, so that `submit job.toml --dry-run` becomes `submit --dry-run job.toml`: the flag
+// package stops at the first word that is not a flag, and would silently ignore the rest. Words after -- stay unchanged, and so do all of
+// run's, which stops at its first word that is not a flag, as torchrun does.
 func permute(app *cli.App, args []string) []string {
 	commands := app.Commands
 	for i := 1; i < len(args); i++ {
@@ -241,8 +240,8 @@ func permute(app *cli.App, args []string) []string {
 	return args
 }
 
-// passesOn names the commands that hand the words after -- on to another one, and so must see the --
-// (see splitDash). To the others they are words like any other.
+// passesOn names the commands that pass the words after -- on to another one, and so must see the -- (see splitDash). For other commands
+// these are ordinary words.
 var passesOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true, "exec": true}
 
 func find(commands []*cli.Command, name string) *cli.Command {
@@ -254,8 +253,8 @@ func find(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-// flagsFirst parts words into flags and others, with the -- between them that ends the flags for the
-// parser. A -- among words stays in its place where keepDash is set.
+// flagsFirst separates flags from other words, and puts a -- between them that ends the flags for the parser. A -- among the words stays in
+// its place if keepDash is set.
 func flagsFirst(flags []cli.Flag, words []string, keepDash bool) []string {
 	var front, back []string
 	for i := 0; i < len(words); i++ {
@@ -274,7 +273,7 @@ func flagsFirst(flags []cli.Flag, words []string, keepDash bool) []string {
 		front = append(front, w)
 		if takesValue(flags, w) {
 			if i++; i == len(words) {
-				return front // for the parser to say that the value is missing
+				return front // the parser reports the missing value
 			}
 			front = append(front, words[i])
 		}
@@ -296,8 +295,7 @@ func takesValue(flags []cli.Flag, w string) bool {
 	return !isBool
 }
 
-// splitDash cuts words at the first --: what a command takes itself, and what it
-// hands on.
+// splitDash splits words at the first --, into those of the command itself and those that it passes on.
 func splitDash(words []string) (own, rest []string, dashed bool) {
 	if at := slices.Index(words, "--"); at >= 0 {
 		return words[:at], words[at+1:], true

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// version is the release that this source is of, or will be; CHANGELOG.md tells what each brought. Agents of one run must have the same
-// one. A release is built with -ldflags "-X main.version=1.2.3" (scripts/release).
+// version is the release that this source belongs to; see CHANGELOG.md. All agents of a run must have the same version. A release is built
+// with -ldflags "-X main.version=1.2.3" (scripts/release).
 var version = "0.1.0"
 
-// build tells which source a program was built from. Go records that where it builds in a clone of the repository.
+// build describes the source that a program was built from. Go records it if it builds in a clone of the repository.
 type build struct {
 	Commit   string // "": not recorded
 	Time     string // of the commit, in RFC 3339; "": not recorded
-	Modified bool   // there were changes that the commit does not have
+	Modified bool   // the source had uncommitted changes
 }
 
-// ownBuild is this program's.
+// ownBuild returns this program's build.
 func ownBuild() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -41,18 +41,18 @@ func buildOf(settings []debug.BuildSetting) (b build) {
 	return b
 }
 
-// date is the day of the commit; "": not recorded.
+// date returns the day of the commit, or "" if it is not recorded.
 func (b build) date() string {
 	day, _, _ := strings.Cut(b.Time, "T")
 	return day
 }
 
-// words say of a build what is known, in parentheses behind the version; "" where nothing is.
+// words describes a build in parentheses, to follow the version. It returns "" if nothing is known.
 func (b build) words() string {
 	if b.Commit == "" {
 		return ""
 	}
-	const short = 12 // digits of a commit, as git shows a few
+	const short = 12 // digits of a commit
 	text := "commit " + b.Commit[:min(len(b.Commit), short)]
 	if day := b.date(); day != "" {
 		text += " of " + day

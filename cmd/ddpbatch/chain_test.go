@@ -117,7 +117,7 @@ func TestRefusedLinkLeavesNothing(t *testing.T) {
 		if err != nil || len(left) > 0 || len(q.alive()) > 0 {
 			t.Errorf("link %s: left behind are %v, jobs %q (%v)", at, left, q.jobs(), err)
 		}
-		if cancelled := strings.Contains(errs, "were cancelled"); cancelled != (at != "500") {
+		if cancelled := strings.Contains(errs, "were canceled"); cancelled != (at != "500") {
 			t.Errorf("link %s: %s", at, errs)
 		}
 	}
@@ -184,7 +184,7 @@ func TestAfterWhatCannotBe(t *testing.T) {
 	for _, row := range []struct {
 		after, set, says string
 	}{
-		{"460", "", "Slurm does not know such a job"},
+		{"460", "", "Slurm does not know this job"},
 		{"450:done", "", "after the colon write how the job must end: any, ok or notok"},
 		{":ok", "", "name a job id or a run directory"},
 		{"nowhere", "", `no such run as "nowhere"`},
@@ -204,7 +204,7 @@ func TestAfterWhatCannotBe(t *testing.T) {
 	}
 	for _, after := range []string{"400", "400:notok"} {
 		code, out, errs := q.run(parent, "submit", "job.toml", "--set", "run_dir=.", "--after", after)
-		if code != 0 || !strings.Contains(errs, "--after "+after+": that is so already") {
+		if code != 0 || !strings.Contains(errs, "--after "+after+": the condition is already met") {
 			t.Errorf("--after %s, which has ended: %d, %s%s", after, code, out, errs)
 		}
 	}

@@ -43,7 +43,7 @@ func newAccountCommand(e *env) *cli.Command {
 	}
 }
 
-// parseSince reads an age. 0: all time counts.
+// parseSince parses an age; 0 means all time.
 func parseSince(value string) (span time.Duration, err error) {
 	if value == "" {
 		return 0, nil
@@ -59,7 +59,7 @@ func account(ctx context.Context, e *env, runs []*rundir.Dir, span time.Duration
 	s := goodput.Surveyor{Now: e.Now(), Ended: func(open []*rundir.Dir) []bool {
 		ended, err := e.viewer().EndedOf(ctx, open)
 		if err != nil {
-			e.log().Warn("Slurm cannot say which jobs have ended; those without a recorded end count as running", "error", err)
+			e.log().Warn("Slurm cannot report which jobs have ended; jobs without a recorded end count as running", "error", err)
 		}
 		return ended
 	}}
@@ -83,7 +83,7 @@ func account(ctx context.Context, e *env, runs []*rundir.Dir, span time.Duration
 	return printFailedNodes(e, found.Nodes)
 }
 
-// printJobs prints a row for each name, and for all.
+// printJobs prints a row for each job name, and one for all jobs.
 func printJobs(e *env, found goodput.Survey) error {
 	t := newTable(e, "NAME", "RUNS", "QUEUED", "NODE-HOURS", "STARTING", "PRODUCTIVE", "SAVING", "LOST", "UNKNOWN",
 		"OTHER", "GOODPUT", "LOST-TO")
@@ -102,13 +102,13 @@ func printJobs(e *env, found goodput.Survey) error {
 	for _, job := range found.Jobs {
 		row(job.Name, job.Summary)
 	}
-	row("(all)", found.Total) // no job can be called so
+	row("(all)", found.Total) // not a valid name of a job
 	return t.Flush()
 }
 
 func hours(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
 
-// printFailedNodes prints those whose failures still count, below an empty line.
+// printFailedNodes prints an empty line and the nodes whose failures still count.
 func printFailedNodes(e *env, nodes []goodput.NodeFailures) error {
 	if len(nodes) == 0 {
 		return nil

@@ -14,12 +14,11 @@ import (
 	"ddpbatch/slurm"
 )
 
-// newAttemptCommand is what the batch script calls before and after srun; it is hidden, as
-// nobody types it.
+// newAttemptCommand returns the command that the batch script calls before and after srun. It is hidden because users do not type it.
 func newAttemptCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:   "attempt",
-		Usage:  "begin and end an attempt of a run (the batch script's own)",
+		Usage:  "begin and end an attempt of a run (for the batch script)",
 		Hidden: true,
 		Subcommands: []*cli.Command{
 			{
@@ -27,10 +26,10 @@ func newAttemptCommand(e *env) *cli.Command {
 				Action: withArg("run directory", func(c *cli.Context, path string) error { return runAttemptBegin(c.Context, e, path) }),
 			},
 			{
-				Name: "watch", Usage: "end srun where it outlives the run, whose lost agents it waits for", ArgsUsage: "RUN",
+				Name: "watch", Usage: "end srun if it still waits for lost agents after the run has ended", ArgsUsage: "RUN",
 				Flags: []cli.Flag{&cli.IntFlag{Name: "srun", Usage: "`PID` of srun", Required: true}},
 				Action: withArg("run directory", func(c *cli.Context, path string) error {
-					signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2) // not meant for it
+					signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2) // not for this process
 					run, err := rundir.OpenOwn(e.abs(path))
 					if err != nil {
 						return err
@@ -42,12 +41,13 @@ func newAttemptCommand(e *env) *cli.Command {
 				Name: "end", Usage: "record how srun ended; requeue the job, or exit with the attempt's code", ArgsUsage: "RUN",
 				Flags: []cli.Flag{
 					&cli.IntFlag{Name: "code", Usage: "srun's exit `CODE`", Required: true},
-					&cli.StringFlag{Name: "signals", Usage: "`NAMES` of the signals that the script got, with blanks between"},
-					&cli.BoolFlag{Name: "unstarted", Usage: "srun was not called, as the job is about to end; CODE is that of the signal"},
+					&cli.StringFlag{Name: "signals", Usage: "`NAMES` of the signals that the script received, separated by blanks"},
+					&cli.BoolFlag{Name: "unstarted",
+						Usage: "srun was not called, because the job is about to end; CODE is that of the signal"},
 				},
 				Action: withArg("run directory", func(c *cli.Context, path string) error {
-					// Slurm sends TERM when it ends the job, and when it requeues it: neither this process nor the commands that it
-					// runs, which inherit this, may end in the middle of that. KILL comes soon enough.
+					// Slurm sends TERM when it ends the job, and when it requeues it. This process and the commands that it runs, which
+					// inherit this, must not end before they are done. KILL follows soon enough.
 					signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 					fmt.Fprintln(e.Out, "heard")
 					return runAttemptEnd(c.Context, e, path, attempt.SrunEnd{
@@ -60,7 +60,7 @@ func newAttemptCommand(e *env) *cli.Command {
 	}
 }
 
-// attemptEnv is what package attempt knows of this process.
+// attemptEnv returns what package attempt needs to know of this process.
 func (e *env) attemptEnv() attempt.Env {
 	return attempt.Env{Env: e.submitEnv(), Lookup: e.lookup, Environ: e.Environ, Err: e.Err}
 }
@@ -75,7 +75,7 @@ func runAttemptBegin(ctx context.Context, e *env, path string) error {
 		return err
 	}
 	if over {
-		fmt.Fprintf(e.Err, "ddpbatch: the run is done, and its job was started again: there is nothing to do\n")
+		fmt.Fprintf(e.Err, "ddpbatch: the run is done, but its job was started again: there is nothing to do\n")
 		fmt.Fprintln(e.Out, "exit 0")
 	}
 	for _, pair := range environ {

@@ -25,19 +25,19 @@ func newBenchCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "b", Usage: "smallest `SIZE` in bytes; K, M and G are powers of 1024", Value: "4"},
 			&cli.StringFlag{Name: "e", Usage: "largest `SIZE`", Value: "64M"},
-			&cli.Int64Flag{Name: "f", Usage: "from one size to the next, `TIMES`", Value: 4},
-			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine; not among ranks that are there already", DefaultText: "2"},
+			&cli.Int64Flag{Name: "f", Usage: "multiply each size by `TIMES` to get the next", Value: 4},
+			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine; not if this process is already a rank", DefaultText: "2"},
 			&cli.StringFlag{Name: "transport", Usage: "`T`: auto, shm, tcp or ucx", Value: "auto"},
 			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
-			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
-			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms",
+			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts for it and which one it chooses"},
+			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false permits other algorithms",
 				Value: true},
-			&cli.BoolFlag{Name: "encrypt", Usage: "encrypt data between ranks that share no memory, as mpi.encrypt does"},
-			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then work on each other's memory"},
+			&cli.BoolFlag{Name: "encrypt", Usage: "encrypt data between ranks that do not share memory, as mpi.encrypt does"},
+			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then access each other's memory"},
 			&cli.StringFlag{Name: "type", Usage: "element type `T`, such as float64, bfloat16 or int32", Value: "float32"},
 			&cli.StringFlag{Name: "op", Usage: "reduce operation `OP`: sum, prod, min or max", Value: "sum"},
 			&cli.IntFlag{Name: "iters", Usage: "`N` timed calls of each size; 0: as many as fit into the budget, 7 to 10,000"},
-			&cli.IntFlag{Name: "warmup", Usage: "`N` calls before them; 0: for a tenth of the budget"},
+			&cli.IntFlag{Name: "warmup", Usage: "`N` untimed calls before them; 0: a tenth of the budget"},
 			&cli.DurationFlag{Name: "budget", Usage: "`TIME` for the calls of one size", Value: 200 * time.Millisecond},
 			jsonFlag(),
 		},
@@ -68,7 +68,7 @@ func newBenchCommand(e *env) *cli.Command {
 	}
 }
 
-// runBench is one rank of the world that the environment names, or starts one on this machine.
+// runBench runs one rank of the world that the environment describes, or starts a world on this machine.
 func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	process := collbench.Process{
 		Version: version, Hostname: e.Hostname, Dir: e.Dir, Environ: e.Environ, MasterAddr: e.get("MASTER_ADDR"), Executable: e.Executable,
@@ -81,7 +81,7 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	size := e.get("WORLD_SIZE")
 	if size != "" || e.get("RANK") != "" {
 		if o.Ranks != 0 && size != fmt.Sprint(o.Ranks) {
-			return usage.Errorf("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out",
+			return usage.Errorf("-n is %d, but WORLD_SIZE %q shows that this process is already a rank; leave -n out",
 				o.Ranks, size)
 		}
 		return collbench.RunRank(ctx, process, o)
@@ -89,7 +89,7 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	if tasks := placement.Tasks(e.lookup); tasks > 1 {
 		return &usage.Error{
 			Message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
-			Hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),
+			Hint:    fmt.Sprintf("make them ranks of one world: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),
 		}
 	}
 	if o.Ranks == 0 {

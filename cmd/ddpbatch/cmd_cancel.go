@@ -13,23 +13,24 @@ import (
 	"ddpbatch/internal/submission"
 )
 
-// runDirFlag says where runs are looked for by job id.
+// runDirFlag is the flag for the directory in which runs are looked up by job ID.
 func runDirFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in",
-		DefaultText: "run_dir of the site's or your own file, else runs",
+		Name: "runs", Usage: "the `FOLDER` of runs in which job ids are looked up",
+		DefaultText: "run_dir of the site's or your own file, or runs",
 	}
 }
 
-// runsFolder is where runs are looked for: where the flag says, or where jobs make them that do not say. Defaults that cannot be read keep
-// nobody from cancelling a job.
+// runsFolder returns the directory of runs: that of the flag, or the default for jobs. If the defaults cannot be read, a job can still be
+// canceled.
 func runsFolder(e *env, c *cli.Context) string {
 	if named := c.String("runs"); named != "" {
 		return e.abs(named)
 	}
 	d, err := readDefaults(e)
 	if err != nil {
-		e.log().Warn("runs are looked for in runs/ here: the site's or your own file may name another place, and cannot be read", "error",
+		e.log().Warn("runs are looked for in runs/ here: the site's or your own file, which may name another place, cannot be read",
+			"error",
 			err)
 	}
 	return cmp.Or(d.RunDir(), e.abs("runs"))
@@ -38,7 +39,7 @@ func runsFolder(e *env, c *cli.Context) string {
 func newCancelCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "cancel",
-		Usage:       "cancel jobs; `ddpbatch resume` goes on from their newest checkpoint",
+		Usage:       "cancel jobs; `ddpbatch resume` continues from their newest checkpoint",
 		ArgsUsage:   "JOB...",
 		Description: example("ddpbatch cancel 123", "ddpbatch cancel runs/mnist-20261121-101500-1a2b3c4d"),
 		Flags:       []cli.Flag{runDirFlag(), jsonFlag()},
@@ -87,11 +88,11 @@ type cancelReply struct {
 	Warnings []string       `json:"warnings"`
 }
 
-// cancelledRun are the jobs of one run that were cancelled.
+// cancelledRun holds the canceled jobs of one run.
 type cancelledRun struct {
 	RunDir string   `json:"run_dir"`
 	Jobs   []string `json:"jobs"`
-	Resume string   `json:"resume"` // the command that goes on; empty for a run of another user
+	Resume string   `json:"resume"` // the command to continue the run; empty for a run of another user
 }
 
 func runCancel(ctx context.Context, e *env, runs, name string) (done cancelledRun, err error) {
@@ -101,7 +102,7 @@ func runCancel(ctx context.Context, e *env, runs, name string) (done cancelledRu
 		return done, err
 	}
 	done.RunDir, done.Jobs = run.Path(), ids
-	if run.IsOwn() { // root does not start another user's program
+	if run.IsOwn() { // root must not start another user's program
 		done.Resume = submission.ResumeCommand(run)
 	}
 	if e.reply != nil {

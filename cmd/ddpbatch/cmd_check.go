@@ -15,12 +15,12 @@ import (
 func newCheckCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "check",
-		Usage:       "validate a job file: every fault at once, with line and column",
+		Usage:       "validate a job file: report all faults with line and column",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch check job.toml"),
 		Flags: []cli.Flag{
 			setFlag(), jsonFlag(),
-			&cli.BoolFlag{Name: "slurm", Usage: "ask Slurm for the limits of the job's partition, too"},
+			&cli.BoolFlag{Name: "slurm", Usage: "also ask Slurm for the limits of the job's partition"},
 		},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
 			return runCheck(c.Context, e, path, c.StringSlice("set"), c.Bool("json"), c.Bool("slurm"))
@@ -57,7 +57,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON, a
 	return nil
 }
 
-// templateRemarks finds whether the job's script template makes a script. Where that cannot be told, *failed says why.
+// templateRemarks checks that the job's script template produces a script. If that cannot be determined, *failed says why.
 func templateRemarks(ctx context.Context, failed *error) func(*jobfile.Job) []jobfile.Remark {
 	const key = "script_template"
 	return func(job *jobfile.Job) []jobfile.Remark {
@@ -72,7 +72,7 @@ func templateRemarks(ctx context.Context, failed *error) func(*jobfile.Job) []jo
 	}
 }
 
-// codeRemarks finds what [code] cannot copy, and what would not be the copy. Where that cannot be told, *failed says why.
+// codeRemarks finds what [code] cannot copy, and what would not be used from the copy. If that cannot be determined, *failed says why.
 func codeRemarks(ctx context.Context, e *env, path string, failed *error) func(*jobfile.Job) []jobfile.Remark {
 	return func(job *jobfile.Job) (found []jobfile.Remark) {
 		_, warnings, err := selectCode(ctx, e, job, path)
@@ -102,7 +102,7 @@ func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
 	return &exit.Error{Code: exit.Usage}
 }
 
-// warn prints what a job file asks for and this version does not act on.
+// warn prints warnings about keys of a job file that this version does not use.
 func warn(e *env, warnings []jobfile.Fault) {
 	for _, w := range warnings {
 		fmt.Fprintf(e.Err, "%s (warning)\n", w)

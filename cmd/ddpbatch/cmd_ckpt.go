@@ -26,7 +26,7 @@ const (
 func newCkptCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "ckpt",
-		Usage:       "look into checkpoints, verify, compare, prune, export and import them",
+		Usage:       "show, verify, compare, prune, export and import checkpoints",
 		Description: example("ddpbatch ckpt ls 123", "ddpbatch ckpt verify --read-data 123", "ddpbatch ckpt export 123 model.safetensors"),
 		Subcommands: []*cli.Command{
 			newCkptLsCommand(e), newCkptShowCommand(e), newCkptVerifyCommand(e), newCkptDiffCommand(e),
@@ -35,7 +35,7 @@ func newCkptCommand(e *env) *cli.Command {
 	}
 }
 
-// ckptCommand is one of them. It takes from least to most words, which args names.
+// ckptCommand returns a subcommand of ckpt. It takes from least to most words, which args names.
 func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c *cli.Context, words []string) error) *cli.Command {
 	c.Flags = append(flags, runDirFlag(), jsonFlag())
 	c.Action = func(ctx *cli.Context) error {
@@ -43,8 +43,8 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 		if err := checkWords(ctx, least, most); err != nil {
 			return err
 		}
-		if slices.Contains(words, "") { // as of a variable that is not set; it would be the working directory
-			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage),
+		if slices.Contains(words, "") { // from an unset variable, for example; it would mean the working directory
+			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, but one word is empty", c.Name, c.ArgsUsage),
 				Hint: tryHelp(ctx)}
 		}
 		return judged(action(ctx, words))
@@ -52,7 +52,7 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 	return &c
 }
 
-// judged gives a safetensors file that is none the exit code of a corrupt checkpoint.
+// judged gives the error for an invalid safetensors file the exit code of a corrupt checkpoint.
 func judged(err error) error {
 	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, new(*exit.Error)) {
 		return &exit.Error{Code: exit.Corrupt, Err: err}
@@ -60,7 +60,7 @@ func judged(err error) error {
 	return err
 }
 
-// finderOf finds the checkpoints that a command names.
+// finderOf returns a Finder for the checkpoints that a command names.
 func finderOf(e *env, c *cli.Context) inspect.Finder {
 	return inspect.Finder{
 		From: e.dir(), Runs: runsFolder(e, c), Now: e.Now, Log: e.log(),
@@ -68,7 +68,7 @@ func finderOf(e *env, c *cli.Context) inspect.Finder {
 	}
 }
 
-// openCheckpoints opens the folder of checkpoints that a command names, to look at them.
+// openCheckpoints opens the directory of checkpoints that a command names, for reading.
 func openCheckpoints(e *env, c *cli.Context, name string) (inspect.Folder, *checkpoint.Dir, error) {
 	folder, err := finderOf(e, c).Find(c.Context, name)
 	if err != nil {

@@ -48,23 +48,23 @@ func newCkptDiffCommand(e *env) *cli.Command {
 
 func atolFlag() cli.Flag {
 	return &cli.Float64Flag{Name: "atol",
-		Usage: "floats are the same within `X`, plus what --rtol allows; where both are 0, only equal bits are"}
+		Usage: "floats are equal within `X`, plus what --rtol allows; if both are 0, they must have the same bits"}
 }
 
 func rtolFlag() cli.Flag {
-	return &cli.Float64Flag{Name: "rtol", Usage: "floats are the same within `X` times the second, plus --atol"}
+	return &cli.Float64Flag{Name: "rtol", Usage: "floats are equal within `X` times the second, plus --atol"}
 }
 
-// toleranceOf reads what atolFlag and rtolFlag say.
+// toleranceOf returns the tolerance of atolFlag and rtolFlag.
 func toleranceOf(c *cli.Context) (inspect.Tolerance, error) {
 	t := inspect.Tolerance{Abs: c.Float64("atol"), Rel: c.Float64("rtol")}
 	if !(t.Abs >= 0 && t.Rel >= 0) || math.IsInf(t.Abs+t.Rel, 0) {
-		return t, usage.Errorf("--atol and --rtol must be numbers from 0")
+		return t, usage.Errorf("--atol and --rtol must be numbers of at least 0")
 	}
 	return t, nil
 }
 
-// troubled keeps an error that has no code of its own apart from "they differ".
+// troubled distinguishes an error without its own exit code from "they differ".
 func troubled(err error) error {
 	if exitCode(err) != exit.Failed || errors.As(err, new(*exit.Error)) {
 		return err

@@ -12,24 +12,24 @@ import (
 
 func newCkptExportCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
-		Name: "export", Usage: "write the model of a checkpoint, a run's newest or the one named, to a safetensors file or to .npy files",
+		Name: "export", Usage: "write the model of a run's newest checkpoint, or of the named one, to a safetensors file or to .npy files",
 		ArgsUsage: "RUN [STEP] FILE",
 		Description: example("ddpbatch ckpt export 123 model.safetensors", "ddpbatch ckpt export 123 4000 all.safetensors --all",
 			"ddpbatch ckpt export 123 weight.npy --tensor 0.weight", "ddpbatch ckpt export 123 arrays/ --format npy"),
 	}, 2, 3, []cli.Flag{
 		&cli.StringFlag{Name: "format",
-			Usage: "`NAME`: safetensors, or npy (a file with --tensor, else a folder with a file for each); by FILE's " +
-				"ending where it is left out"},
+			Usage: "`NAME`: safetensors, or npy (one file with --tensor, otherwise a folder with a file per tensor); default: by FILE's " +
+				"extension"},
 		&cli.StringFlag{Name: "tensor", Usage: "only the tensor of this `NAME`"},
-		&cli.BoolFlag{Name: "all", Usage: "also what is not the model, as the optimizer's state; names keep their prefix"},
+		&cli.BoolFlag{Name: "all", Usage: "also tensors outside the model, such as the optimizer's state; names keep their prefix"},
 	}, func(c *cli.Context, words []string) error {
 		step, file := "", words[len(words)-1]
 		if len(words) == 3 {
 			step = words[1]
 		} else if _, err := inspect.ParseStep(file); err == nil && filepath.Ext(file) == "" {
 			return &usage.Error{
-				Message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, and %s is a step: name the file, too", file),
-				Hint:    fmt.Sprintf("one that is to be named so: ./%s", file),
+				Message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, but %s is a step: name the file too", file),
+				Hint:    fmt.Sprintf("for a file of this name write ./%s", file),
 			}
 		}
 		kind, err := inspect.ExportKind(e.dir(), file, c.String("format"), c.String("tensor"))
@@ -61,7 +61,7 @@ func newCkptExportCommand(e *env) *cli.Command {
 	})
 }
 
-// exported is what export prints as JSON; its names are a contract.
+// exported is the JSON output of export; its names are a contract.
 type exported struct {
 	Step    int64  `json:"step"`
 	Path    string `json:"path"`
@@ -75,8 +75,8 @@ func newCkptImportCommand(e *env) *cli.Command {
 		Description: example("ddpbatch ckpt import model.safetensors imported",
 			"ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
 	}, 2, 2, []cli.Flag{
-		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
-		&cli.StringFlag{Name: "prefix", Value: inspect.ModelPrefix, Usage: "put before every name; what export takes away again"},
+		&cli.Int64Flag{Name: "step", Usage: "the checkpoint gets step `N`"},
+		&cli.StringFlag{Name: "prefix", Value: inspect.ModelPrefix, Usage: "prefix for every name; export removes it again"},
 	}, func(c *cli.Context, words []string) error {
 		info, err := finderOf(e, c).Import(c.Context, words[0], words[1], c.String("prefix"), c.Int64("step"))
 		if err != nil {

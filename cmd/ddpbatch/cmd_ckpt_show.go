@@ -34,7 +34,7 @@ func newCkptLsCommand(e *env) *cli.Command {
 
 func newCkptShowCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
-		Name: "show", Usage: "show what a checkpoint holds: the newest that counts, or the step named", ArgsUsage: "RUN [STEP]",
+		Name: "show", Usage: "show the contents of the newest valid checkpoint, or of the given step", ArgsUsage: "RUN [STEP]",
 		Description: example("ddpbatch ckpt show 123", "ddpbatch ckpt show 123 4000",
 			"ddpbatch ckpt show --json runs/mnist-20261121-101500-1a2b3c4d/checkpoints/step-000000004000"),
 	}, 1, 2, nil, func(c *cli.Context, words []string) error {

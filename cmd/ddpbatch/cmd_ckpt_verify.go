@@ -23,9 +23,9 @@ func newCkptVerifyCommand(e *env) *cli.Command {
 		ArgsUsage:   "RUN [STEP]",
 		Description: example("ddpbatch ckpt verify 123", "ddpbatch ckpt verify --read-data 123 4000"),
 	}, 1, 2, []cli.Flag{
-		&cli.BoolFlag{Name: "read-data", Usage: "read and check every byte of the tensors, too"},
+		&cli.BoolFlag{Name: "read-data", Usage: "also read and check every byte of the tensors"},
 		&cli.StringFlag{Name: "read-data-subset",
-			Usage: "read and check a sample of the tensors' chunks, as `5%` of them; the same ones every time"},
+			Usage: "read and check a sample of the tensors' chunks, such as `5%`; the same ones every time"},
 	}, func(c *cli.Context, words []string) error {
 		share, err := shareToRead(c)
 		if err != nil {
@@ -43,7 +43,7 @@ func newCkptVerifyCommand(e *env) *cli.Command {
 	})
 }
 
-// shareToRead is how many per cent of the data verify is to read: 0 to 100.
+// shareToRead returns how many per cent of the data verify must read: 0 to 100.
 func shareToRead(c *cli.Context) (float64, error) {
 	word := c.String("read-data-subset")
 	switch {
@@ -52,12 +52,12 @@ func shareToRead(c *cli.Context) (float64, error) {
 	case !c.IsSet("read-data-subset"):
 		return 0, nil
 	case c.Bool("read-data"):
-		return 0, usage.Errorf("--read-data reads all, --read-data-subset a part of it: give one of them")
+		return 0, usage.Errorf("--read-data reads everything, --read-data-subset a part: give only one of them")
 	}
 	number, ok := strings.CutSuffix(word, "%")
 	share, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil || !(share > 0 && share <= 100) {
-		return 0, usage.Errorf("--read-data-subset is %q: must be more than 0 to 100 per cent, such as 5%%", word)
+		return 0, usage.Errorf("--read-data-subset is %q, but must be more than 0 and at most 100 per cent, such as 5%%", word)
 	}
 	return share, nil
 }
@@ -86,7 +86,7 @@ func runCkptVerify(ctx context.Context, e *env, dir *checkpoint.Dir, infos []che
 	return &exit.Error{Code: exitCode(failed)}
 }
 
-// suffix tells a save of a step from the first one, which has the plain name.
+// suffix distinguishes a later save of a step from the first one, which has the plain name.
 func suffix(info checkpoint.Info) string {
 	if name := filepath.Base(info.Path); strings.Contains(name, ".") {
 		return " (" + name + ")"
@@ -94,8 +94,8 @@ func suffix(info checkpoint.Info) string {
 	return ""
 }
 
-// verifyError is the error of what went wrong with some of so many checkpoints. One that is corrupt decides; what could only not be read
-// leaves open whether it is.
+// verifyError returns the error for some of the checked checkpoints. A corrupt checkpoint decides; one that could not be read may be
+// corrupt or not.
 func verifyError(bad []error, checked int) error {
 	if len(bad) == 0 {
 		return nil

@@ -20,13 +20,13 @@ import (
 func newCleanCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "clean",
-		Usage: "remove the run directories of runs that have ended, checkpoints and all, after asking",
+		Usage: "remove the run directories of ended runs, including checkpoints, after asking",
 		Description: example("ddpbatch clean --dry-run", "ddpbatch clean --older-than 90d --state completed",
 			"ddpbatch clean --older-than 0 --state failed,cancelled --yes"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "older-than", Usage: "only runs to which nothing has happened for `D`, such as 30d or 12h", Value: "30d"},
+			&cli.StringFlag{Name: "older-than", Usage: "only runs without changes for `D`, such as 30d or 12h", Value: "30d"},
 			&cli.StringFlag{Name: "state", Usage: "only runs in these `STATES`, as status shows them: completed,failed,...",
-				DefaultText: "all in which a run has ended"},
+				DefaultText: "all states of ended runs"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only show what would be removed"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 			runDirFlag(), jsonFlag(),
@@ -49,14 +49,14 @@ func newCleanCommand(e *env) *cli.Command {
 				}
 			}
 			if c.Bool("json") && !c.Bool("yes") && !c.Bool("dry-run") {
-				return usage.Errorf("--json asks nobody: write --yes, too, to remove them, or --dry-run to look")
+				return usage.Errorf("--json does not ask: add --yes to remove the runs, or --dry-run to list them")
 			}
 			return runClean(c.Context, e, cleaner, c.Bool("dry-run"), c.Bool("yes"), c.Bool("json"))
 		},
 	}
 }
 
-// endStates are the states of runs that clean may remove, as status has them.
+// endStates are the states of runs that clean may remove, as in status.
 var endStates = []string{
 	"completed", "failed", "cancelled", "timeout", "preempted", "node_fail", "out_of_memory", "saved", "unsubmitted",
 	"boot_fail", "deadline",
@@ -101,7 +101,7 @@ func runClean(ctx context.Context, e *env, cleaner *clean.Cleaner, dryRun, yes, 
 	return err
 }
 
-// removable are the runs that were chosen, and which of them are gone.
+// removable returns the chosen runs in the form of the reply. gone are those that were removed.
 func removable(chosen, gone []clean.Run) []removableRun {
 	list, removed := []removableRun{}, map[string]bool{}
 	for _, run := range gone {
@@ -116,7 +116,7 @@ func removable(chosen, gone []clean.Run) []removableRun {
 
 func printRemovable(e *env, chosen []clean.Run) error {
 	if len(chosen) == 0 {
-		fmt.Fprintln(e.Err, "there is nothing to remove")
+		fmt.Fprintln(e.Err, "nothing to remove")
 		return nil
 	}
 	t := newTable(e, "RUN", "JOB", "STATE", "SIZE", "AGE")
@@ -137,7 +137,7 @@ func ageText(d time.Duration) string {
 	return d.Truncate(time.Minute).String()
 }
 
-// askRemove asks a person, at a terminal.
+// askRemove asks the user, on a terminal.
 func askRemove(e *env, runs int) (sure bool, err error) {
 	in, isFile := e.In.(*os.File)
 	if isFile {
@@ -145,8 +145,8 @@ func askRemove(e *env, runs int) (sure bool, err error) {
 	}
 	if !isFile {
 		return false, &usage.Error{
-			Message: "clean asks before it removes, and standard input is not a terminal",
-			Hint:    "write --yes to remove them, or --dry-run to look",
+			Message: "clean asks before it removes runs, but standard input is not a terminal",
+			Hint:    "use --yes to remove them, or --dry-run to list them",
 		}
 	}
 	fmt.Fprintf(e.Err, "remove %s for good? [y/N] ", text.Plural(runs, "run"))

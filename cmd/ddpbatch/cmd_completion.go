@@ -19,14 +19,14 @@ import (
 func newCompletionCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "completion",
-		Usage:       "print the script by which a shell completes ddpbatch's commands, flags, job ids and keys",
+		Usage:       "print a shell script that completes ddpbatch's commands, flags, job ids and keys",
 		ArgsUsage:   strings.Join(templates.Shells(), " | "),
 		Description: example("source <(ddpbatch completion bash)", "ddpbatch completion fish >~/.config/fish/completions/ddpbatch.fish"),
 		Action: withArg("shell", func(c *cli.Context, shell string) error {
 			script, ok := templates.Completion(shell)
 			if !ok {
 				return &usage.Error{
-					Message: fmt.Sprintf("there is no completion for %s", text.Quoted(shell, 60)), Hint: "name " +
+					Message: fmt.Sprintf("no completion for the shell %s", text.Quoted(shell, 60)), Hint: "name " +
 						text.Choice(templates.Shells()),
 				}
 			}
@@ -36,18 +36,18 @@ func newCompletionCommand(e *env) *cli.Command {
 	}
 }
 
-// newCompleteCommand is what a shell's completion script asks; it is hidden, as nobody types it. It never fails: while somebody types, an
-// error message would only get in the way.
+// newCompleteCommand returns the command that a shell's completion script calls. It is hidden because users do not type it. It never fails:
+// an error message would only disturb the user's typing.
 func newCompleteCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:            "complete",
-		Usage:           "print how the last word goes on (the shells' own)",
+		Usage:           "print completions of the last word (for the shells)",
 		ArgsUsage:       "SHELL WORD...",
 		Hidden:          true,
 		SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
 			words := c.Args().Tail()
-			for i, word := range words { // zsh has taken the quotes away, and fish those of whole words
+			for i, word := range words { // zsh has removed the quotes, and fish those of complete words
 				if shell := c.Args().First(); shell == "bash" || shell == "fish" && i == len(words)-1 {
 					words[i] = unquoteWord(word)
 				}
@@ -59,7 +59,7 @@ func newCompleteCommand(e *env) *cli.Command {
 	}
 }
 
-// newCompleter is e's completer. What cannot be read is not offered, and nothing is said of it.
+// newCompleter returns e's completer. It silently leaves out what cannot be read.
 func newCompleter(e *env) completer {
 	return completer{
 		commands: newApp(e).Commands,
@@ -70,7 +70,7 @@ func newCompleter(e *env) completer {
 			return e.abs(path)
 		},
 		runs: func() string {
-			d, _ := e.defaultsPlaces().Read() // with an error it names no folder, as runsFolder has it
+			d, _ := e.defaultsPlaces().Read() // after an error it has no directory, as in runsFolder
 			return cmp.Or(d.RunDir(), e.abs("runs"))
 		},
 		starters: func() (names []string) {
@@ -83,10 +83,10 @@ func newCompleter(e *env) completer {
 	}
 }
 
-// plainWord matches what stands for itself in every shell. Nothing else is offered: names of files may come from other users.
+// plainWord matches words that need no quotes in any shell. Nothing else is offered, because names of files may come from other users.
 var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.,:=/@%+-]+$`) })
 
-// completionText writes a completion as the scripts read it (templates.Completion).
+// completionText formats a completion for the scripts (templates.Completion).
 func completionText(to completion) string {
 	var b strings.Builder
 	if b.WriteString("words"); to.files != "" {
@@ -105,8 +105,8 @@ func completionText(to completion) string {
 	return b.String()
 }
 
-// unquoteWord is what a word means to bash that was typed so; one that is being typed may lack the quote at its end. What bash would
-// replace (a variable, a command) stays as it is.
+// unquoteWord returns the meaning of a typed word in bash. The word may lack its closing quote. Variables and commands that bash would
+// replace stay unchanged.
 func unquoteWord(typed string) string {
 	var b strings.Builder
 	var quote byte

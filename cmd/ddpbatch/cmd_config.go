@@ -13,16 +13,16 @@ import (
 func newConfigCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "config",
-		Usage:       "what the site and the user have laid down for all jobs, and what a job makes of it",
+		Usage:       "show the site's and the user's defaults for jobs, and the resulting settings of a job",
 		Description: example("ddpbatch config show --origin", "ddpbatch config show job.toml --origin", "ddpbatch config path"),
 		Subcommands: []*cli.Command{
 			{
 				Name:        "show",
-				Usage:       "print the keys of the site's file, of the user's, of a job and of --set, the later over the earlier",
+				Usage:       "print the keys of the site's file, the user's file, a job and --set; later ones take precedence",
 				ArgsUsage:   "[JOB]",
 				Description: example("ddpbatch config show", "ddpbatch config show job.toml --set slurm.nodes=4 --origin"),
 				Flags: []cli.Flag{
-					setFlag(), &cli.BoolFlag{Name: "origin", Usage: "say of each key in which file and line its value stands"}, jsonFlag(),
+					setFlag(), &cli.BoolFlag{Name: "origin", Usage: "show the file and line of each value"}, jsonFlag(),
 				},
 				Action: func(c *cli.Context) error {
 					if err := checkWords(c, 0, 1); err != nil {
@@ -33,7 +33,7 @@ func newConfigCommand(e *env) *cli.Command {
 			},
 			{
 				Name:        "path",
-				Usage:       "name the files, and say whether they are there",
+				Usage:       "print the paths of the files, and whether they exist",
 				Description: example("ddpbatch config path"),
 				Flags:       []cli.Flag{jsonFlag()},
 				Action: func(c *cli.Context) error {
@@ -61,7 +61,7 @@ func runConfigShow(ctx context.Context, e *env, path string, sets []string, orig
 	return jobfile.WriteTOML(e.Out, settings, origins)
 }
 
-// readSettings reads the keys of a job, or, without one, those of the defaults and the overrides.
+// readSettings reads the keys of a job, or, without a job, those of the defaults and the overrides.
 func readSettings(ctx context.Context, e *env, path string, sets []string) ([]jobfile.Setting, error) {
 	d, err := readDefaults(e)
 	if err != nil {
@@ -80,7 +80,7 @@ func readSettings(ctx context.Context, e *env, path string, sets []string) ([]jo
 	return settings, err
 }
 
-// filePlace is where something is looked for.
+// filePlace is a place where a file is looked for.
 type filePlace struct {
 	Of    string `json:"of"` // "site", "user" or "templates"
 	Path  string `json:"path"`
@@ -114,7 +114,7 @@ func runConfigPath(e *env, asJSON bool) error {
 	return t.Flush()
 }
 
-// isThere reports whether something has a name; a link that leads nowhere counts.
+// isThere reports whether a name exists. A link that leads nowhere counts.
 func isThere(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -23,7 +23,7 @@ import (
 func newDoctorCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "doctor",
-		Usage:       "look at Slurm, or at the nodes of a job and the network between them: what is wrong, and what to do",
+		Usage:       "check Slurm, or the nodes of a job and the network between them: what is wrong, and what to do",
 		Description: example("ddpbatch doctor", "salloc -N4 --exclusive srun --ntasks-per-node=1 ddpbatch doctor"),
 		Flags:       []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
@@ -35,10 +35,10 @@ func newDoctorCommand(e *env) *cli.Command {
 	}
 }
 
-// newDoctorTaskCommand is what doctorStep has its agent start.
+// newDoctorTaskCommand returns the command that doctorStep has its agent start.
 func newDoctorTaskCommand(e *env) *cli.Command {
 	return &cli.Command{
-		Name: doctorTask, Hidden: true, Usage: "doctor, at one node of a step", Flags: []cli.Flag{jsonFlag()},
+		Name: doctorTask, Hidden: true, Usage: "doctor, on one node of a step", Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			err := doctorRank(c.Context, e, c.Bool("json"))
 			if failed, ok := errors.AsType[*exit.Error](err); ok {
@@ -49,7 +49,7 @@ func newDoctorTaskCommand(e *env) *cli.Command {
 	}
 }
 
-// runDoctor looks at what this process is part of: a run, as one of its ranks; a step of a job; else the machine from which jobs are
+// runDoctor checks what this process is part of: a run, if it is a rank; a step of a job; or else the machine from which jobs are
 // submitted.
 func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 	if e.get("WORLD_SIZE") != "" || e.get("RANK") != "" {
@@ -69,7 +69,7 @@ func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 		return err
 	}
 	if alloc != nil {
-		note(e, "this is a job's shell; srun --ntasks-per-node=1 ddpbatch doctor looks at the nodes of the job, too")
+		note(e, "this is a job's shell; srun --ntasks-per-node=1 ddpbatch doctor also checks the nodes of the job")
 	}
 	if asJSON {
 		err = printJSON(e, map[string]any{"ok": doctor.Worst(found) != doctor.Fail, "findings": found})
@@ -102,13 +102,13 @@ func printFindings(e *env, found []doctor.Finding, aligned, nodes bool) error {
 const (
 	doctorJoinTimeout = "60s" // for the nodes to meet
 
-	// doctorFails is what a rank ends with that doctorStep has started, where something fails: its agent need not tell of that.
+	// doctorFails is the exit code of a rank started by doctorStep if a check fails, which its agent need not report.
 	doctorFails = 3
 	doctorTask  = "doctor-task"
 )
 
-// doctorStep is one task of a step: an agent whose only worker looks at the node. So nodes that do not find each other are told of as those
-// of a run are.
+// doctorStep is one task of a step: an agent whose only worker checks the node. So nodes that do not find each other are reported as in a
+// run.
 func doctorStep(ctx context.Context, e *env, asJSON bool) error {
 	program, err := e.Executable()
 	if err != nil {
@@ -124,7 +124,7 @@ func doctorStep(ctx context.Context, e *env, asJSON bool) error {
 	}
 	w := &workers{
 		command: command, builtin: true, brief: true, dir: e.Dir, launch: launch.DefaultConfig(), version: version,
-		nproc: launch.Nproc{Counts: []int{1}}, attempt: 1, // a number that ranks are known by, of no run directory
+		nproc: launch.Nproc{Counts: []int{1}}, attempt: 1, // an attempt that is not in any run directory
 	}
 	w.launch.Hang = 0
 	err = runWorkers(ctx, e, &o, w)
@@ -137,7 +137,7 @@ func doctorStep(ctx context.Context, e *env, asJSON bool) error {
 // doctorRank is one rank of a run; rank 0 prints.
 func doctorRank(ctx context.Context, e *env, asJSON bool) (err error) {
 	cfg := mpi.DefaultConfig()
-	world, _ := strconv.Atoi(e.get("WORLD_SIZE")) // none: it is alone
+	world, _ := strconv.Atoi(e.get("WORLD_SIZE")) // 0 if it is alone
 	cfg.Timeout = doctor.Limit(world)
 	comm, err := builtin.JoinWorld(ctx, e.lookup, cfg, e.log())
 	if err != nil {
@@ -145,7 +145,7 @@ func doctorRank(ctx context.Context, e *env, asJSON bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, comm.Close()) }()
 	localRank, _ := strconv.Atoi(e.get("LOCAL_RANK"))
-	smi, _ := exec.LookPath("nvidia-smi") // there need not be one
+	smi, _ := exec.LookPath("nvidia-smi") // it need not exist
 	task := doctor.Task{Host: e.Hostname, Version: version, Folder: e.Dir, NvidiaSMI: smi, Environ: e.Environ, Lookup: e.lookup,
 		Root: os.DirFS("/")}
 	if alloc, err := slurm.FromEnviron(e.lookup); err == nil {
@@ -161,7 +161,7 @@ func doctorRank(ctx context.Context, e *env, asJSON bool) (err error) {
 	if asJSON {
 		err = printJSON(e, reportJSON(report))
 	} else {
-		err = printFindings(e, report.Findings, true, true) // srun passes it on to a person, though its output is not a terminal
+		err = printFindings(e, report.Findings, true, true) // srun passes it on to the user, though the output is not a terminal
 	}
 	if err != nil || doctor.Worst(report.Findings) != doctor.Fail {
 		return err

@@ -18,7 +18,7 @@ import (
 func newEnvCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "env",
-		Usage:       "print what a rank here gets: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...",
+		Usage:       "print the variables of a rank here: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...",
 		Description: example(`srun -n8 bash -c 'eval "$(ddpbatch env)"; exec python3 train.py'`, "ddpbatch env --format json"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Usage: "shell, json or dotenv", Value: "shell"},
@@ -40,7 +40,7 @@ func newEnvCommand(e *env) *cli.Command {
 func runEnv(e *env, format string) error {
 	alloc, err := slurm.FromEnviron(e.lookup)
 	if errors.Is(err, slurm.ErrNotInSlurm) {
-		return &usage.Error{Message: "there is no Slurm job here",
+		return &usage.Error{Message: "this is not a Slurm job",
 			Hint: `call it in a task: srun -n4 bash -c 'eval "$(ddpbatch env)"; ...'`}
 	}
 	if err == nil {
@@ -84,7 +84,7 @@ func printEnv(e *env, vars []string, format string) error {
 		}
 		return printJSON(e, object)
 	default:
-		return usage.Errorf("there is no format %q; it is shell, json or dotenv", format)
+		return usage.Errorf("--format is %q; it must be shell, json or dotenv", format)
 	}
 	return nil
 }

@@ -19,14 +19,14 @@ import (
 func newExecCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "exec",
-		Usage:     "run a command on the nodes of a job that runs",
+		Usage:     "run a command on the nodes of a running job",
 		ArgsUsage: "JOB -- CMD...",
 		Description: example("ddpbatch exec 123 -- nvidia-smi",
 			"ddpbatch exec 123 --rank all -- sh -c 'py-spy dump --pid $DDPBATCH_RANK_PID'"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "rank",
 				Usage: "once for each of these `RANKS`, in its environment: 3, 0,3-5, or all (default: once on each node)"},
-			&cli.StringFlag{Name: "node", Usage: "on this `NODE` alone"},
+			&cli.StringFlag{Name: "node", Usage: "only on this `NODE`"},
 			runDirFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -50,7 +50,7 @@ func newExecCommand(e *env) *cli.Command {
 func newShellCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "shell",
-		Usage:       "open a shell beside a rank of a job that runs",
+		Usage:       "open a shell beside a rank of a running job",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch shell 123", "ddpbatch shell 123 --rank 5"),
 		Flags: []cli.Flag{
@@ -74,14 +74,14 @@ func newShellCommand(e *env) *cli.Command {
 			s.In, _ = e.In.(*os.File)
 			ctx := c.Context
 			if s.In != nil && term.IsTerminal(int(s.In.Fd())) {
-				s.Terminal, ctx = true, context.WithoutCancel(ctx) // the terminal is the shell's: Ctrl-C is for what runs in it
+				s.Terminal, ctx = true, context.WithoutCancel(ctx) // the shell has the terminal, and Ctrl-C is for what runs in it
 			}
 			return codeError(job.Shell(ctx, where, s))
 		}),
 	}
 }
 
-// whereFlags reads --rank and --node.
+// whereFlags parses --rank and --node.
 func whereFlags(c *cli.Context) (w live.Where, err error) {
 	w.Node = c.String("node")
 	switch text := c.String("rank"); {
@@ -95,13 +95,13 @@ func whereFlags(c *cli.Context) (w live.Where, err error) {
 			return w, usage.Errorf("--rank %v", err)
 		}
 		if len(w.Ranks) == 0 {
-			return w, usage.Errorf("--rank names no rank")
+			return w, usage.Errorf("--rank is empty")
 		}
 	}
 	return w, nil
 }
 
-// openLive opens a job that runs.
+// openLive opens a running job.
 func openLive(c *cli.Context, e *env, name string) (*live.Job, error) {
 	run, id, err := e.viewer().Find(runsFolder(e, c), name)
 	if err != nil {
@@ -111,7 +111,7 @@ func openLive(c *cli.Context, e *env, name string) (*live.Job, error) {
 	return live.Open(c.Context, e.viewer(), kept, run, id)
 }
 
-// codeError is the error of a command whose own exit code, and what it says, are all there is to say.
+// codeError returns an error without further message for a command's own exit code.
 func codeError(code int, err error) error {
 	switch {
 	case err != nil && exitCode(err) == exit.Failed:
@@ -122,7 +122,7 @@ func codeError(code int, err error) error {
 	return &exit.Error{Code: code}
 }
 
-// newBesideCommand is what shell, exec and stacks start on the nodes of a job; it is hidden, as nobody types it.
+// newBesideCommand returns the command that shell, exec and stacks start on the nodes of a job. It is hidden because users do not type it.
 func newBesideCommand(e *env) *cli.Command {
 	flags := func(more ...cli.Flag) []cli.Flag {
 		return slices.Concat(more, []cli.Flag{
@@ -135,7 +135,7 @@ func newBesideCommand(e *env) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "command", Usage: "run a command", ArgsUsage: "RUN CMD...",
-				Flags: flags(&cli.StringFlag{Name: "label", Usage: "begins each line"}),
+				Flags: flags(&cli.StringFlag{Name: "label", Usage: "prefix of each line"}),
 				Action: func(c *cli.Context) error {
 					if err := checkWords(c, 2, -1); err != nil {
 						return err
@@ -148,7 +148,7 @@ func newBesideCommand(e *env) *cli.Command {
 				},
 			},
 			{
-				Name: "stacks", Usage: "tell where the threads of the ranks are", ArgsUsage: "RUN", Flags: flags(),
+				Name: "stacks", Usage: "print the stacks of the ranks' threads", ArgsUsage: "RUN", Flags: flags(),
 				Action: func(c *cli.Context) error {
 					if err := checkWords(c, 1, 1); err != nil {
 						return err
@@ -177,7 +177,7 @@ func newBesideCommand(e *env) *cli.Command {
 	}
 }
 
-// liveNode is the node that this process is on, of the run that its first argument names.
+// liveNode returns the node that this process is on, of the run that its first argument names.
 func liveNode(c *cli.Context, e *env) (n live.Node, ranks []int, err error) {
 	run, err := rundir.OpenOwn(e.abs(c.Args().First()))
 	if err != nil {
@@ -191,7 +191,7 @@ func liveNode(c *cli.Context, e *env) (n live.Node, ranks []int, err error) {
 		n.Name = e.get("SLURMD_NODENAME")
 	}
 	if n.Name == "" {
-		return n, nil, usage.Errorf("SLURMD_NODENAME is not set: this command is started by srun")
+		return n, nil, usage.Errorf("SLURMD_NODENAME is not set: this command must be started by srun")
 	}
 	return n, ranks, nil
 }

@@ -9,11 +9,11 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// newGuardCommand is what an agent's guard becomes when the agent is gone; it is hidden, as nobody types it.
+// newGuardCommand returns the command that an agent's guard executes after the agent has ended. It is hidden because users do not type it.
 func newGuardCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      proc.GuardCommand,
-		Usage:     "kill what an agent has started, when standard input ends (the agent's own)",
+		Usage:     "kill what an agent has started, when standard input ends (for the agent)",
 		ArgsUsage: "ORDER...",
 		Hidden:    true,
 		Action: func(c *cli.Context) error {

@@ -28,7 +28,7 @@ func newInitCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "simulate"},
 			&cli.StringFlag{Name: "from",
-				Usage: "make it of `WHAT` you have: a batch script, or the command line of torchrun, srun, mpirun or the like"},
+				Usage: "make it from `WHAT` you have: a batch script, or a command line of torchrun, srun, mpirun or similar"},
 			&cli.BoolFlag{Name: "list", Usage: "list the starter jobs"},
 			jsonFlag(),
 		},
@@ -42,11 +42,11 @@ func newInitCommand(e *env) *cli.Command {
 			}
 			switch {
 			case c.IsSet("from") && (c.IsSet("template") || c.Bool("list")):
-				return usage.Errorf("--from takes neither --template nor --list")
+				return usage.Errorf("--from cannot be used with --template or --list")
 			case c.Bool("list"):
 				return listStarters(e, c.Bool("json"))
 			case c.Bool("json"):
-				return usage.Errorf("--json goes with --list")
+				return usage.Errorf("--json needs --list")
 			case c.IsSet("from"):
 				return writeTranslated(c.Context, e, cmp.Or(c.Args().First(), "."), c.String("from"))
 			}
@@ -63,12 +63,12 @@ func listStarters(e *env, asJSON bool) error {
 	type listed struct {
 		Name    string `json:"name"`
 		Summary string `json:"summary"`
-		File    string `json:"file"`  // the user's own; empty: it is ddpbatch's
-		Bring   string `json:"bring"` // what it needs that init does not write; empty: nothing
+		File    string `json:"file"`  // of the user's own starter job; empty for ddpbatch's
+		Bring   string `json:"bring"` // what it needs that init does not write; may be empty
 	}
 	list := []listed{}
 	for _, s := range templates.Starters() {
-		if !slices.ContainsFunc(own, func(o defaults.Starter) bool { return o.Name == s.Name }) { // the user's own counts
+		if !slices.ContainsFunc(own, func(o defaults.Starter) bool { return o.Name == s.Name }) { // the user's own takes precedence
 			list = append(list, listed{Name: s.Name, Summary: s.Summary, Bring: s.Bring})
 		}
 	}
@@ -89,7 +89,7 @@ func listStarters(e *env, asJSON bool) error {
 	return t.Flush()
 }
 
-// ownStarters are the starter jobs of the user's own.
+// ownStarters returns the user's own starter jobs.
 func ownStarters(e *env) ([]defaults.Starter, error) {
 	own, err := e.defaultsPlaces().Starters()
 	if err != nil {
@@ -98,7 +98,7 @@ func ownStarters(e *env) ([]defaults.Starter, error) {
 	return own, nil
 }
 
-// starterNamed is a starter job: the user's own of that name, else ddpbatch's. The user's must be a job.
+// starterNamed returns a starter job: the user's own of that name, or else ddpbatch's. The user's must be a valid job.
 func starterNamed(e *env, name string) (templates.Starter, error) {
 	own, err := ownStarters(e)
 	if err != nil {
@@ -120,7 +120,7 @@ func starterNamed(e *env, name string) (templates.Starter, error) {
 		return starter, nil
 	}
 	return templates.Starter{}, &usage.Error{
-		Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`,
+		Message: fmt.Sprintf("starter job %q does not exist", name), Hint: `"ddpbatch init --list" shows them`,
 	}
 }
 
@@ -137,8 +137,8 @@ func writeStarter(e *env, dir, name string) error {
 	return nil
 }
 
-// withoutRunDir makes a comment of run_dir in a job file that ddpbatch has made, where the site's file or the user's own says where runs
-// are made: the job's would count over that. Defaults that cannot be read are told of by whatever reads the job.
+// withoutRunDir comments out run_dir in a job file that ddpbatch has made if the site's or the user's file sets it, because the job's key
+// would take precedence. Defaults that cannot be read are reported by the commands that read the job.
 func withoutRunDir(e *env, text string) string {
 	if d, err := readDefaults(e); err == nil && d.RunDir() != "" {
 		return strings.Replace(text, "\nrun_dir = ", "\n#run_dir = ", 1)
@@ -146,8 +146,8 @@ func withoutRunDir(e *env, text string) string {
 	return text
 }
 
-// writeJobFile writes job.toml into a folder, which is made if it is not there, and other files beside it. It never overwrites one; where
-// it cannot write all of them, it leaves none.
+// writeJobFile writes job.toml and other files into a directory, which it creates if needed. It never overwrites a file. If it cannot write
+// all of them, it leaves none.
 func writeJobFile(e *env, dir, text string, others ...templates.File) (job string, err error) {
 	dir = e.abs(dir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -174,11 +174,11 @@ func writeJobFile(e *env, dir, text string, others ...templates.File) (job strin
 	return written[0], nil
 }
 
-// writeNew writes a file that is not there yet. It reports whether there is a file now, whole or not.
+// writeNew writes a new file. It reports whether the file was created, completely or not.
 func writeNew(path, text string) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return false, &usage.Error{Message: path + " is there already", Hint: "name another folder, or move it away"}
+		return false, &usage.Error{Message: path + " already exists", Hint: "name another folder, or move it away"}
 	}
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", filepath.Base(path), err)
@@ -190,14 +190,14 @@ func writeNew(path, text string) (made bool, err error) {
 	return true, nil
 }
 
-// sayNext says which files were written, what a starter needs besides, and what may be done with the job.
+// sayNext prints which files were written, what a starter job also needs, and what to do with the job.
 func sayNext(e *env, path string, starter templates.Starter) {
 	fmt.Fprintf(e.Out, "wrote %s\n", path)
 	for _, file := range starter.Files {
 		fmt.Fprintf(e.Out, "wrote %s\n", filepath.Join(filepath.Dir(path), file.Name))
 	}
 	if starter.Bring != "" {
-		fmt.Fprintf(e.Out, "bring:     %s\n", starter.Bring)
+		fmt.Fprintf(e.Out, "you need:  %s\n", starter.Bring)
 	}
 	word := slurm.ShellQuote(e.short(path))
 	fmt.Fprintf(e.Out, "check it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", word, word, word)

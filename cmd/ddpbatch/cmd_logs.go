@@ -15,14 +15,15 @@ import (
 func newLogsCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "logs",
-		Usage:       "print a job's output; -f goes on until its end",
+		Usage:       "print a job's output; -f follows it until its end",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch logs -f 123", "ddpbatch logs 123 --rank 0,3-5", "ddpbatch logs 123 --rank 3 --attempt all"),
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends, over restarts and requeues"},
-			&cli.StringFlag{Name: "rank", Usage: "only what these `RANKS` wrote themselves, standard output and error: 3, or 0,3-5"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"},
+				Usage: "follow the output until the job ends, across restarts and requeues"},
+			&cli.StringFlag{Name: "rank", Usage: "only the standard output and error of these `RANKS`: 3, or 0,3-5"},
 			&cli.StringFlag{Name: "attempt",
-				Usage: "what ranks wrote in attempt `N`, or in all (default with --rank: the newest, and with -f also those that come)"},
+				Usage: "the ranks' output in attempt `N`, or in all (default with --rank: the newest, and with -f also later ones)"},
 			runDirFlag(),
 		},
 		Action: withArg("job id or run directory", func(c *cli.Context, name string) (err error) {
@@ -51,12 +52,12 @@ func parseLogRanks(c *cli.Context) ([]int, error) {
 	case err != nil:
 		return nil, usage.Errorf("--rank %v", err)
 	case len(ranks) == 0:
-		return nil, usage.Errorf("--rank names no rank")
+		return nil, usage.Errorf("--rank is empty")
 	}
 	return ranks, nil
 }
 
-// parseLogAttempts reads --attempt: the first attempt and the last; 0 is the newest as the first, and all that come as the last.
+// parseLogAttempts parses --attempt. It returns the first attempt (0: the newest) and the last (0: no limit).
 func parseLogAttempts(text string, given bool) (first, last int, err error) {
 	switch {
 	case !given:
@@ -66,12 +67,12 @@ func parseLogAttempts(text string, given bool) (first, last int, err error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, 0, usage.Errorf("--attempt is %q: give a number, attempts count from 1, or all", text)
+		return 0, 0, usage.Errorf("--attempt is %q: give a number from 1, or all", text)
 	}
 	return n, n, nil
 }
 
-// afterSubmit does what --wait and --follow ask for.
+// afterSubmit waits for the job or follows its output, as --wait and --follow request.
 func afterSubmit(ctx context.Context, e *env, run *rundir.Dir, id string, wait, follow bool) error {
 	switch {
 	case follow:

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// maxHosts bounds what `nodes expand` writes out; Slurm's own limit for one range.
+// maxHosts limits the output of `nodes expand`; it is Slurm's own limit for one range.
 const maxHosts = 1 << 16
 
 func newNodesCommand(e *env) *cli.Command {
@@ -30,7 +30,7 @@ func newNodesCommand(e *env) *cli.Command {
 		Usage:       "expand, fold and count Slurm's host lists",
 		Description: example("ddpbatch nodes expand 'gpu[01-03,7],login'", "ddpbatch nodes fold gpu01 gpu02 gpu03"),
 		Subcommands: []*cli.Command{
-			sub("expand", "a name a line", "LIST...", "'n[01-03]'", func(words []string, asJSON bool) error {
+			sub("expand", "one name per line", "LIST...", "'n[01-03]'", func(words []string, asJSON bool) error {
 				hosts, err := expandAll(words)
 				if err != nil {
 					return err
@@ -43,7 +43,7 @@ func newNodesCommand(e *env) *cli.Command {
 				}
 				return nil
 			}),
-			sub("fold", "the shortest list, in the order given", "NAME...", "n01 n02 n03", func(words []string, asJSON bool) error {
+			sub("fold", "the shortest list, in the given order", "NAME...", "n01 n02 n03", func(words []string, asJSON bool) error {
 				hosts, err := expandAll(words)
 				if err != nil {
 					return err
@@ -54,7 +54,7 @@ func newNodesCommand(e *env) *cli.Command {
 				fmt.Fprintln(e.Out, slurm.FoldHostlist(hosts))
 				return nil
 			}),
-			sub("count", "how many names", "LIST...", "'n[01-03]'", func(words []string, asJSON bool) error {
+			sub("count", "the number of names", "LIST...", "'n[01-03]'", func(words []string, asJSON bool) error {
 				total := 0
 				for _, w := range words {
 					n, err := slurm.CountHosts(w)

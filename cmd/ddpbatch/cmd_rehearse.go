@@ -24,7 +24,7 @@ import (
 func newRehearseCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "rehearse",
-		Usage:     "stop, requeue and resume a job here, and compare its end with that of a run that was never stopped",
+		Usage:     "stop, requeue and resume a job here, and compare the result with that of an uninterrupted run",
 		ArgsUsage: "JOB | -- COMMAND...",
 		Description: example("ddpbatch rehearse job.toml --steps 100",
 			"ddpbatch rehearse job.toml --fault term@step=100 --fault kill:rank=1@step=200",
@@ -32,7 +32,7 @@ func newRehearseCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			setFlag(),
 			&cli.StringSliceFlag{Name: "compare",
-				Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or what a command left in its " +
+				Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or a command's files in its " +
 					"checkpoint folder; may be repeated)"},
 			atolFlag(), rtolFlag(),
 			&cli.Int64Flag{Name: "steps",
@@ -49,7 +49,7 @@ func newRehearseCommand(e *env) *cli.Command {
 				}
 				if p.Array != "" {
 					return &usage.Error{Message: "--array: rehearse runs one job",
-						Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
+						Hint: "its elements differ only in SLURM_ARRAY_TASK_ID: rehearse one of them"}
 				}
 				source, err := jobSource(e, c, "rehearse", nil)
 				if err != nil {
@@ -65,8 +65,8 @@ func newRehearseCommand(e *env) *cli.Command {
 				}
 				for _, pattern := range r.Patterns {
 					if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
-						return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' "+
-							"(the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs",
+						return usage.Errorf("--compare %q: give a pattern of files in the run directory, such as 'checkpoints/*.pt' "+
+							"(that folder is the command's DDPBATCH_CHECKPOINT_DIR): both runs share files elsewhere",
 							pattern)
 					}
 				}
@@ -76,17 +76,17 @@ func newRehearseCommand(e *env) *cli.Command {
 	}
 }
 
-// deadlineName is the variable that says when this process itself will end.
+// deadlineName is the variable with the time at which this process itself will end.
 const deadlineName = "DDPBATCH_DEADLINE"
 
 func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobText, keep bool) (err error) {
 	quiet := *e
 	quiet.Environ = slices.DeleteFunc(slices.Clone(e.Environ), func(entry string) bool {
-		return strings.HasPrefix(entry, deadlineName+"=") // nothing ends this but its own end
+		return strings.HasPrefix(entry, deadlineName+"=") // only its own end ends a rehearsal
 	})
 	e = &quiet
 	console := quiet
-	if e.reply != nil { // progress is for a person who waits, and no warning
+	if e.reply != nil { // progress is for a waiting user, and not a warning
 		console.Out, console.Err = e.reply.stderr, e.reply.stderr
 	}
 	r.Env = console.simulateEnv()
@@ -97,7 +97,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	r.NewRun = func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
 		return newSimulation(ctx, e, jobText{source.path, source.text, sets}, p)
 	}
-	if job, err := r.Parse(r.Sets); err == nil { // or else what makes the runs tells what is wrong
+	if job, err := r.Parse(r.Sets); err == nil { // otherwise the first run reports the error
 		if err := refuseSweep(job, "rehearse"); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	if straight.Verdict.Exit != 0 {
 		keep = true
 		return &exit.Error{Code: exit.Failed,
-			Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
+			Err: fmt.Errorf("the job fails even undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
 	}
 	keep = keep || disturbed.Verdict.Exit != 0
 	if e.reply == nil {
@@ -159,10 +159,10 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	return nil
 }
 
-// printOutcomes prints how the two runs went. steps is where both were to end; 0: where the job does.
+// printOutcomes prints how the two runs ended. steps is the step at which both were to end; 0: the job's own.
 func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) error {
 	if steps > 0 && straight.Steps >= steps {
-		fmt.Fprintf(e.Out, "both runs end at step %d, where the job itself may have more (--steps)\n", steps)
+		fmt.Fprintf(e.Out, "both runs end at step %d, although the job itself may have more (--steps)\n", steps)
 	}
 	t := newTable(e, "RUN", "ATTEMPTS", "STEP", "TIME", "END")
 	for _, p := range []rehearse.Outcome{straight, disturbed} {
@@ -181,7 +181,7 @@ type rehearseReply struct {
 	Asked    request        `json:"asked"`
 	Answer   string         `json:"answer"` // "same", "different" or "unknown"
 	Message  string         `json:"message"`
-	Differ   []string       `json:"differ"` // what does, a text each
+	Differ   []string       `json:"differ"` // the differences, one text each
 	Runs     []rehearsedRun `json:"runs"`
 	Warnings []string       `json:"warnings"`
 }
@@ -191,7 +191,7 @@ var answerWords = map[rehearse.Answer]string{rehearse.Same: "same", rehearse.Dif
 // rehearsedRun is one of the two runs.
 type rehearsedRun struct {
 	Name     string  `json:"name"`
-	RunDir   string  `json:"run_dir"` // empty where it is not kept
+	RunDir   string  `json:"run_dir"` // empty if it is not kept
 	Attempts int     `json:"attempts"`
 	Step     int64   `json:"step"`
 	Seconds  float64 `json:"seconds"`

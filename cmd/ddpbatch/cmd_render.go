@@ -18,7 +18,7 @@ func templateFlag() cli.Flag {
 func newRenderCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "render",
-		Usage:       "print the sbatch script of a job; nothing is submitted or written",
+		Usage:       "print the sbatch script of a job without submitting or writing anything",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch render job.toml --set slurm.nodes=4"),
 		Flags:       []cli.Flag{setFlag(), templateFlag(), jsonFlag()},
@@ -56,7 +56,7 @@ func runRender(ctx context.Context, e *env, path string, sets []string) error {
 	return printJSON(e, scriptReply{jobReply: unsubmittedReply(e, job, sets, nil), Script: shown})
 }
 
-// unsubmittedReply is that of a job which is not submitted.
+// unsubmittedReply returns the reply for a job that is not submitted.
 func unsubmittedReply(e *env, job *jobfile.Job, sets, words []string) jobReply {
 	return jobReply{[]string{}, job.Name, unnamedRun(job), requestOf(job, sets, words), e.reply.warnings(), ""}
 }

@@ -15,12 +15,12 @@ import (
 func newReportCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "report",
-		Usage:       "write a page (HTML) of how a run went: curves, attempts, step times by rank, checkpoints, settings",
+		Usage:       "write an HTML page about a run: curves, attempts, step times by rank, checkpoints, settings",
 		ArgsUsage:   "RUN",
 		Description: example("ddpbatch report 123", "ddpbatch report 123_4 -o element.html", "ddpbatch report 123 --json"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"},
-				Usage: "write to `FILE`, or into it where it is a folder; -: to standard output (default: RUN's name and .html, " +
+				Usage: "write to `FILE`, or into it if it is a folder; -: to standard output (default: RUN's name and .html, " +
 					"in the working directory)"},
 			runDirFlag(), jsonFlag(),
 		},
@@ -29,7 +29,7 @@ func newReportCommand(e *env) *cli.Command {
 				return err
 			}
 			if c.Bool("json") && c.IsSet("output") {
-				return usage.Errorf("--json prints to standard output, and takes no --output")
+				return usage.Errorf("--json prints to standard output and cannot be used with --output")
 			}
 			return runReport(c, e, c.Args().First(), c.String("output"))
 		},
@@ -59,7 +59,7 @@ func runReport(c *cli.Context, e *env, name, output string) error {
 	}
 	err = data.Save(c.Context, path)
 	if errors.Is(err, runreport.ErrNotOurs) {
-		return &usage.Error{Message: err.Error(), Hint: "name another file by --output"}
+		return &usage.Error{Message: err.Error(), Hint: "name another file with --output"}
 	}
 	if err == nil {
 		_, err = fmt.Fprintln(e.Out, e.short(path))

@@ -17,7 +17,7 @@ import (
 
 type resumeOptions struct {
 	sets   []string
-	rest   []string // words behind --: for sbatch, or of a simulated run for simulate
+	rest   []string // words after --: for sbatch, or for simulate if the run is simulated
 	wait   bool
 	follow bool
 }
@@ -67,7 +67,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		},
 	}
 	kind := run.Spec().Kind
-	if kind == "train" { // by all its ranks at once, so that nobody claims it
+	if kind == "train" { // all ranks resume it at once, so it is not claimed
 		return resumeTraining(ctx, e, r, run)
 	}
 	release, claim, err := r.Claim(ctx, run)
@@ -91,7 +91,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	release()
 	e.indexRun(run)
 	words := slices.Concat(r.ArrayWords(run, job), o.rest)
-	pieces, _ := r.Pieces(run, job) // as they were submitted: an error would have kept them from that
+	pieces, _ := r.Pieces(run, job) // an error would have kept them from being submitted
 	run = run.Whole()
 	code := ""
 	if job.CodeDir != "" {
@@ -123,15 +123,15 @@ func checkResume(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir
 	}{jobReply{[]string{}, job.Name, run.Path(), requestOf(job, r.Sets, r.Words), e.reply.warnings(), run.Cluster()}, finished})
 }
 
-// resumeTraining goes on with a run of train in this process.
+// resumeTraining continues a run of train in this process.
 func resumeTraining(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir) error {
 	if done, err := checkResume(ctx, e, r, run); done || err != nil {
 		return err
 	}
 	if len(r.Words) > 0 {
-		return usage.Errorf("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(r.Words[0]))
+		return usage.Errorf("%q: a run of train is resumed by train, which does not take words after --", redact.Text(r.Words[0]))
 	}
-	if err := builtin.RefuseSingleton(e.lookup); err != nil { // before the settings become the run's
+	if err := builtin.RefuseSingleton(e.lookup); err != nil { // before the settings are stored in the run
 		return err
 	}
 	job, err := r.Job(ctx, run)

@@ -60,7 +60,7 @@ func newRunCommand(e *env) *cli.Command {
 	return command
 }
 
-// flagHelp is a flag as the library's help shows it.
+// flagHelp returns a flag for the library's help.
 func flagHelp(f *torchrun.Flag) cli.Flag {
 	var short []string
 	if f.Short != 0 {
@@ -72,7 +72,7 @@ func flagHelp(f *torchrun.Flag) cli.Flag {
 	return &valueHelp{&cli.StringFlag{Name: f.Name, Aliases: short, Usage: f.Usage}, f.Word}
 }
 
-// valueHelp is a flag that help shows with a word for its value.
+// valueHelp is a flag whose help shows a word for its value.
 type valueHelp struct {
 	*cli.StringFlag
 	word string
@@ -91,11 +91,11 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	return runWorkers(ctx, e, o, w)
 }
 
-// runWorkers is the agent of this node for the given workers.
+// runWorkers runs the agent of this node for the given workers.
 func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) error {
-	warn := unix.SignalNum("SIG" + w.launch.WarnSignal) // by which the batch script warns agents, and agents their workers
+	warn := unix.SignalNum("SIG" + w.launch.WarnSignal) // the signal by which the batch script warns agents, and agents warn their workers
 	if warn == 0 {
-		return usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
+		return usage.Errorf("launch.warn_signal is %q, which is not a signal here", w.launch.WarnSignal)
 	}
 	cfg := w.config(e)
 	cfg.WarnSignal = warn
@@ -127,7 +127,7 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 		return err
 	}
 	placement.Misplaced(pmi, alloc, &cfg)
-	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
+	if alloc == nil || alloc.Addresses == nil { // Slurm does not know a simulated job
 		if !w.brief {
 			around := e.attemptEnv()
 			cfg.FindDeadline, cfg.IsPreempted = around.FindDeadline(), around.IsPreempted()
@@ -155,7 +155,7 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 		return cfg.Reject // with its own exit code
 	case err != nil && verdict.Exit != 0:
 		if !strings.Contains(err.Error(), verdict.Message) {
-			err = fmt.Errorf("%s: %w", verdict.Message, err) // the verdict could not be written, say
+			err = fmt.Errorf("%s: %w", verdict.Message, err) // the verdict could not be written, for example
 		}
 		return &exit.Error{Code: verdict.Exit, Err: err}
 	case err != nil:
@@ -163,16 +163,16 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 	case verdict.Exit == 0:
 		return nil
 	}
-	// every agent ends with the run's one verdict. One of them says it, or each where they have no numbers:
-	// by hand, in terminals of their own
+	// All agents end with the same verdict of the run. One of them prints it, or each agent if they have no numbers: they were then started
+	// by hand, in their own terminals.
 	if cfg.Index <= 0 {
 		return &exit.Error{Code: verdict.Exit, Err: errors.New(cmp.Or(strings.TrimSpace(verdict.Report), verdict.Message))}
 	}
 	return &exit.Error{Code: verdict.Exit}
 }
 
-// openExchange takes over the connection by which Slurm lets the tasks of a step tell each other a few words
-// (srun --mpi=pmi2); nil where there is none. It is taken over even by an agent that is alone, so that workers do not inherit it.
+// openExchange takes over the connection by which Slurm lets the tasks of a step exchange short messages (srun --mpi=pmi2). It returns nil
+// if there is none. Even an agent that is alone takes it over, so that workers do not inherit it.
 func openExchange(e *env) (*pmi2.Client, error) {
 	client, err := pmi2.Open(e.lookup)
 	if errors.Is(err, pmi2.ErrNone) {
@@ -181,14 +181,14 @@ func openExchange(e *env) (*pmi2.Client, error) {
 	return client, err
 }
 
-// prefixVariable is torchrun's, for what --prefix says.
+// prefixVariable is torchrun's variable for --prefix.
 const prefixVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
-// setOutput says what becomes of the workers' output.
+// setOutput configures the workers' output.
 func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig) error {
 	cfg.Output = o.Output
 	cfg.Output.Prefix = cmp.Or(o.Output.Prefix, e.get(prefixVariable))
-	if cfg.Output.Prefix == "" && !o.Has("prefix") && !w.builtin { // whose lines say the rank themselves
+	if cfg.Output.Prefix == "" && !o.Has("prefix") && !w.builtin { // the built-in trainer's lines have the rank themselves
 		cfg.Output.Prefix, cfg.Output.PrefixSeveral = w.launch.Prefix, true
 	}
 	if err := streams.ParsePrefix(cfg.Output.Prefix); err != nil {
@@ -200,7 +200,7 @@ func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig)
 	if cfg.LogDir != "" || cfg.RunDir != nil || !o.WantsFiles() {
 		return nil
 	}
-	// torchrun makes a folder, too, where files are asked for and none is named
+	// like torchrun, create a directory if files are requested and none is named
 	folder, err := os.MkdirTemp("", "ddpbatch-logs-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the workers' logs (--log-dir names another): %w", err)
@@ -210,8 +210,8 @@ func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig)
 	return nil
 }
 
-// secretOf is what the agents of a run prove to each other. A single one proves it to its workers alone, and takes a new one; agents
-// that can exchange a word without it are told one by agent 0.
+// secretOf returns the secret that the agents of a run prove to each other. A single agent proves it only to its workers, and uses a new
+// one. Agents that can exchange messages without it get one from agent 0.
 func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
 	switch given := e.get("DDPBATCH_SECRET") != ""; {
 	case !given && cfg.Count == 1:
@@ -222,8 +222,8 @@ func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
 	return runSecret(e, cfg.RunID)
 }
 
-// runSecret is what the processes of a run share: the batch script's secret, or, where there is none, one made from a key file
-// that all nodes see and from what tells this run from others.
+// runSecret returns the secret that the processes of a run share: the batch script's, or, if there is none, one derived from a key file
+// that all nodes see and from what identifies this run.
 func runSecret(e *env, runID string) (auth.Secret, error) {
 	if text := e.get("DDPBATCH_SECRET"); text != "" {
 		secret, err := auth.ParseSecret(text)
@@ -239,45 +239,44 @@ func runSecret(e *env, runID string) (auth.Secret, error) {
 	return auth.RunSecret(path, runID)
 }
 
-// runIDOf is the id of the run that a process belongs to, as mpi.InitEnv reads it.
+// runIDOf returns the ID of the run that a process belongs to, as mpi.InitEnv determines it.
 func runIDOf(e *env) string {
 	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
 }
 
-// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an
-// agent comes to in minutes as it looks after its workers, and needs a quarter of: it would be above 20 MB resident, for days, beside
+// agentGC replaces GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum). An agent reaches that
+// in minutes while it supervises its workers, but needs only a quarter of it. With 100 it would stay above 20 MB resident for days, beside
 // workers that need the memory.
 const agentGC = 50
 
-// limitGarbage has this process keep less garbage, unless GOGC says how much.
+// limitGarbage makes this process keep less garbage, unless GOGC is set.
 func limitGarbage(e *env) {
 	if e.get("GOGC") == "" {
 		debug.SetGCPercent(agentGC)
 	}
 }
 
-// raiseLimits gives the workers all that an administrator lets them have: what was in force where the job was submitted comes along
-// (sbatch(1), --propagate), and 1,024 open files are few for a data loader.
+// raiseLimits gives the workers all that the administrator permits. Otherwise the limits of the submitting machine apply (sbatch(1),
+// --propagate), and 1,024 open files are few for a data loader.
 func raiseLimits(e *env) {
 	warnings, err := proc.RaiseLimits()
-	// too little locked memory matters to InfiniBand alone
+	// too little locked memory matters only for InfiniBand
 	if adapters, _ := os.ReadDir("/sys/class/infiniband"); len(adapters) > 0 {
 		for _, text := range warnings {
 			e.log().Warn(text)
 		}
 	}
 	if err != nil {
-		e.log().Warn("limits stay as they are", "error", err)
+		e.log().Warn("limits could not be raised", "error", err)
 	}
 }
 
-// note tells a person what is good to know and no error.
+// note tells the user something worth knowing that is not an error.
 func note(e *env, format string, args ...any) {
 	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
 }
 
-// workers is what an agent starts, from the command line or from the run directory that the batch
-// script names.
+// workers is what an agent starts, from the command line or from the run directory that the batch script names.
 type workers struct {
 	command   []string
 	builtin   bool
@@ -286,17 +285,17 @@ type workers struct {
 	nproc     launch.Nproc
 	launch    launch.Config
 	policy    recovery.Policy
-	run       *rundir.Dir       // nil: none
-	container *launch.Container // nil: none
-	rdma      bool              // the workers' messages must go by RDMA
-	brief     bool              // the workers look at their node and end: it is not looked at before, and nobody asks when the job ends
+	run       *rundir.Dir       // nil if there is none
+	container *launch.Container // nil if there is none
+	rdma      bool              // the workers' messages must use RDMA
+	brief     bool              // the workers check their node and end: it is not checked before, and nobody asks when the job ends
 	attempt   int
 	version   string
 }
 
 func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
 	w = &workers{dir: e.Dir, launch: launch.DefaultConfig(), version: version}
-	w.launch.Hang = 0 // nobody asked for it, and an unknown command may sleep for as long as it likes
+	w.launch.Hang = 0 // not requested; an unknown command may sleep for any time
 	if w.command, err = o.Argv(e.get("PYTHON_EXEC")); err != nil {
 		return nil, err
 	}
@@ -324,7 +323,7 @@ func (w *workers) fromRun(e *env, path string) error {
 		return err
 	}
 	if w.attempt, err = strconv.Atoi(e.get("DDPBATCH_ATTEMPT")); err != nil || w.attempt < 1 {
-		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
+		return usage.Errorf("DDPBATCH_RUN_DIR is set, but DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
 	w.run, w.version = run, run.Spec().SHA256
 	w.dir, w.env, w.launch, w.policy = job.RanksDir(run.Whole().Path()), job.WorkerEnv(), job.Launch, job.Policy()
@@ -339,7 +338,7 @@ func (w *workers) fromRun(e *env, path string) error {
 	return nil
 }
 
-// runName is the name of a run's directory; of an element of an array with its number.
+// runName returns the name of a run's directory, with the number if it is an element of an array.
 func runName(run *rundir.Dir) string {
 	name := filepath.Base(run.Whole().Path())
 	if rest, err := filepath.Rel(run.Whole().Path(), run.Path()); err == nil && rest != "." {
@@ -348,11 +347,11 @@ func runName(run *rundir.Dir) string {
 	return name
 }
 
-// containerOf is what the ranks of a job run in. They see their working directory, the run directory, and the files that they need of the
-// caller's.
+// containerOf returns the container of a job's ranks. In it they see their working directory, the run directory, and the caller's files
+// that they need.
 func containerOf(e *env, job *jobfile.Job, run *rundir.Dir) *launch.Container {
 	if job.Checkpoint.Local != "" {
-		_ = os.MkdirAll(job.Checkpoint.Local, 0o700) // a rank makes it that runs outside; where it is not there the agent says so
+		_ = os.MkdirAll(job.Checkpoint.Local, 0o700) // ranks outside create it; if it is missing, the agent reports it
 	}
 	k := &launch.Container{
 		Config: job.Container, Run: runName(run), Outer: withoutPMI(e.Environ), Given: slices.Sorted(maps.Keys(job.WorkerEnv())),
@@ -367,7 +366,7 @@ func containerOf(e *env, job *jobfile.Job, run *rundir.Dir) *launch.Container {
 	return k
 }
 
-// config is the agent's, less its place among the others.
+// config returns the agent's configuration, without its place among the others.
 func (w *workers) config(e *env) launch.AgentConfig {
 	cfg := launch.AgentConfig{
 		Identity: launch.Identity{Attempt: w.attempt, Version: w.version, RunDir: w.run},
@@ -385,13 +384,13 @@ func (w *workers) config(e *env) launch.AgentConfig {
 	for _, name := range slices.Sorted(maps.Keys(w.env)) {
 		cfg.Env = append(cfg.Env[:len(cfg.Env):len(cfg.Env)], name+"="+w.env[name])
 	}
-	if w.container != nil && w.container.Key != "" { // whose usual place is below the home, which is another one inside
+	if w.container != nil && w.container.Key != "" { // its usual place is below the home directory, which differs inside
 		cfg.Env = append(cfg.Env, "DDPBATCH_SECRET_FILE="+w.container.Key)
 	}
 	return cfg
 }
 
-// withoutPMI is an environment without what Slurm says of a connection that only the agent has.
+// withoutPMI returns an environment without Slurm's description of a connection that only the agent has.
 func withoutPMI(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "PMI_") })
 }

@@ -30,7 +30,7 @@ import (
 func newSimulateCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "simulate",
-		Usage:     "run a whole job on this machine, as pretend nodes; no Slurm needed",
+		Usage:     "run a whole job on pretend nodes on this machine, without Slurm",
 		ArgsUsage: "[JOB] | -- COMMAND...",
 		Description: example("ddpbatch simulate", "ddpbatch simulate job.toml --nodes 2 --nproc-per-node 2",
 			"ddpbatch simulate --nodes 2 --nproc-per-node 2 -- python3 train.py"),
@@ -41,7 +41,7 @@ func newSimulateCommand(e *env) *cli.Command {
 				if err != nil {
 					return err
 				}
-				starter, _ := templates.Find("simulate") // where nobody says what to run
+				starter, _ := templates.Find("simulate") // the default job
 				source, err := jobSource(e, c, "simulate", []byte(starter.Text))
 				if err != nil {
 					return err
@@ -57,21 +57,21 @@ func newSimulateCommand(e *env) *cli.Command {
 	}
 }
 
-// jobText is a job file, or one made of a command line, before it is parsed.
+// jobText is the text of a job file, or one made from a command line, before it is parsed.
 type jobText struct {
-	path string // of the file, or where one would be
+	path string // of the file, or where it would be
 	text []byte
 	sets []string
 }
 
-// jobSource is the job that a command was given: a file, or the words after --, or else the text given, where there is any.
+// jobSource returns the job that a command was given: a file, the words after --, or else the text otherwise, if it is not nil.
 func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, error) {
 	words, command, dashed := splitDash(c.Args().Slice())
 	s := jobText{path: filepath.Join(e.Dir, "job.toml"), text: otherwise, sets: c.StringSlice("set")}
 	var err error
 	switch {
 	case dashed && len(command) == 0:
-		return s, usage.Errorf("there is no command after --")
+		return s, usage.Errorf("no command after --")
 	case dashed && len(words) > 0:
 		return s, usage.Errorf("%s takes a job file, or a command after --, not both", verb)
 	case len(words) > 1:
@@ -90,11 +90,10 @@ func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, 
 	return s, err
 }
 
-// notInName matches what a job's name may not hold.
+// notInName matches characters that a job's name must not contain.
 var notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) })
 
-// commandJob writes the job file of `simulate -- COMMAND`: two nodes of two ranks, as the starter
-// job has.
+// commandJob returns the job file for `simulate -- COMMAND`: two nodes with two ranks each, as in the starter job.
 func commandJob(command []string) ([]byte, error) {
 	if command[0] == "" {
 		return nil, usage.Errorf("the command after -- is empty")
@@ -109,7 +108,7 @@ func commandJob(command []string) ([]byte, error) {
 			return nil, usage.Errorf("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run "+
 				"--standalone takes any bytes", i+1)
 		}
-		// JSON's escapes are TOML's, too, but JSON has none for DEL
+		// JSON's escapes are also TOML's, but JSON does not escape DEL
 		text, _ := json.Marshal(word)
 		quoted[i] = strings.ReplaceAll(string(text), "\x7f", `\u007f`)
 	}
@@ -117,7 +116,7 @@ func commandJob(command []string) ([]byte, error) {
 		name[:min(len(name), 64)], strings.Join(quoted, ", ")), nil
 }
 
-// newSimulation makes the run directory of a job that is to be simulated.
+// newSimulation creates the run directory of a job to simulate.
 func newSimulation(ctx context.Context, e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
 	job, warnings, err := parsePretend(e, source)
 	warn(e, warnings)
@@ -147,39 +146,40 @@ func newSimulation(ctx context.Context, e *env, source jobText, p simulate.Prete
 	return run, job, run.WriteSpec(spec)
 }
 
-// simulateRun runs a job, or the elements of an array, on this machine: all of them, or only those.
+// simulateRun runs a job, or elements of an array, on this machine: those in only, or all.
 func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend, only []int) error {
 	defer tolerateClosedPipes()()
 	return e.inProcess(run, job, func(e *env) error { return simulate.Run(ctx, e.simulateEnv(), run, job, p, only) })
 }
 
-// simulateEnv is what package simulate knows of this process.
+// simulateEnv returns what package simulate needs to know of this process.
 func (e *env) simulateEnv() simulate.Env {
 	return simulate.Env{
 		Env: e.attemptEnv(), Environ: e.Environ, Out: e.Out, Terminal: e.Terminal, Short: e.short, ExitCode: exitCode,
 	}
 }
 
-// pretendFlags are those of simulate and rehearse.
+// pretendFlags returns the flags of simulate and rehearse.
 func pretendFlags() []cli.Flag {
 	d := simulate.DefaultPretend()
 	return []cli.Flag{
 		&cli.StringFlag{Name: "nodes", Usage: "pretend `N` nodes (default: the job's)"},
 		&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"},
-			Usage: "`M` ranks on each, or a list with one number a node (default: the job's)"},
-		&cli.StringFlag{Name: "node-names", Usage: "call the job's nodes as in `HOSTLIST`"},
-		&cli.StringFlag{Name: "nodelist", Usage: "run on these of them only, as srun -w does: a `HOSTLIST`"},
-		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), as many on each node as in a ` +
-			"`LIST`, as 2,2,1"},
-		&cli.StringFlag{Name: "distribution", Usage: `how ranks are dealt out where launch.mode is "task": block or cyclic`},
+			Usage: "`M` ranks on each, or a list with one number per node (default: the job's)"},
+		&cli.StringFlag{Name: "node-names", Usage: "names of the job's nodes, as a `HOSTLIST`"},
+		&cli.StringFlag{Name: "nodelist", Usage: "run only on these of them, as with srun -w: a `HOSTLIST`"},
+		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), with the numbers per node of a ` +
+			"`LIST`, such as 2,2,1"},
+		&cli.StringFlag{Name: "distribution", Usage: `how ranks are distributed if launch.mode is "task": block or cyclic`},
 		&cli.StringFlag{Name: "het-nodes",
-			Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, as `1,2`"},
-		&cli.StringFlag{Name: "slurm", Usage: "the release of Slurm to play: `22.05` or 25.11", Value: string(d.Release)},
-		&cli.StringFlag{Name: "array", Usage: "run as an array, as sbatch's --array: `0-3%2`"},
-		// An empty text takes one of before away (resume), which a flag of the library's that is a time does not take.
-		&cli.StringFlag{Name: "time", Usage: "the pretend time limit; requeue.lead before it comes the warning (default: none)"},
-		&cli.StringFlag{Name: "kill-wait", Usage: "between TERM and KILL (slurm.conf, KillWait)", DefaultText: d.KillWait.String()},
-		&cli.StringFlag{Name: "grace-time", Usage: "between a preemption's first TERM and its last (slurm.conf, GraceTime)",
+			Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, such as `1,2`"},
+		&cli.StringFlag{Name: "slurm", Usage: "the release of Slurm to simulate: `22.05` or 25.11", Value: string(d.Release)},
+		&cli.StringFlag{Name: "array", Usage: "run as an array, as with sbatch's --array: `0-3%2`"},
+		// An empty text removes an earlier one (resume). The library's flags for times do not accept it.
+		&cli.StringFlag{Name: "time", Usage: "the pretend time limit; the warning comes requeue.lead before it (default: none)"},
+		&cli.StringFlag{Name: "kill-wait", Usage: "the time between TERM and KILL (slurm.conf, KillWait)",
+			DefaultText: d.KillWait.String()},
+		&cli.StringFlag{Name: "grace-time", Usage: "the time between a preemption's first TERM and its last (slurm.conf, GraceTime)",
 			DefaultText: d.GraceTime.String()},
 		&cli.StringSliceFlag{Name: "fault",
 			Usage: "inject a fault: KIND[:OPTIONS][@step=N|@time=3s][#attempt=N], such as `kill:rank=3@step=20` (may be " +
@@ -187,8 +187,8 @@ func pretendFlags() []cli.Flag {
 	}
 }
 
-// pretendOf is what the flags say; hint goes with a value that cannot be read. With emptyTimes, a time may be empty: so a resume takes away
-// one that the run has.
+// pretendOf returns what the flags say. hint is added to the error for an invalid value. With emptyTimes a time may be empty, by which a
+// resume removes one that the run has.
 func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, error) {
 	d := simulate.DefaultPretend()
 	p := simulate.Pretend{
@@ -206,7 +206,7 @@ func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, 
 		}
 		var err error
 		if *flag.to, err = time.ParseDuration(text); err != nil {
-			message := fmt.Sprintf("%q for --%s is no time with a unit, such as 90s or 10m", text, flag.name)
+			message := fmt.Sprintf("%q for --%s is not a time with a unit, such as 90s or 10m", text, flag.name)
 			return p, &usage.Error{Message: message, Hint: hint}
 		}
 	}
@@ -216,14 +216,14 @@ func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, 
 	p.HetNodes, hetOK = simulate.ParseCounts(c.String("het-nodes"))
 	switch {
 	case !tasksOK:
-		return p, usage.Errorf("--tasks-per-node is %q; write one number from 1 for each node, as 2,2,1", c.String("tasks-per-node"))
+		return p, usage.Errorf("--tasks-per-node is %q; write one number from 1 for each node, such as 2,2,1", c.String("tasks-per-node"))
 	case !hetOK:
-		return p, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, as 1,2",
+		return p, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, such as 1,2",
 			c.String("het-nodes"), sim.MaxNodes)
 	case p.Nodes != "" && (err != nil || nodes < 1 || nodes > sim.MaxNodes):
 		return p, usage.Errorf("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
 	case p.Tasks != nil && p.Nproc != "":
-		return p, usage.Errorf("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
+		return p, usage.Errorf("--tasks-per-node and --nproc-per-node both set the number of ranks per node; leave one of them out")
 	case p.Distribution != "" && p.Distribution != sim.Block && p.Distribution != sim.Cyclic:
 		return p, usage.Errorf("--distribution is %q; it must be block or cyclic", p.Distribution)
 	case p.Release == "":
@@ -252,13 +252,13 @@ func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, 
 	return p, p.CountNodes()
 }
 
-// resumeSimulated goes on with a simulated run, in the shape that it had. Words are further flags of simulate, and count.
+// resumeSimulated continues a simulated run with its earlier shape. The words are further flags of simulate, and take precedence.
 func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir) error {
 	before, sets, words := run.Spec(), r.Sets, r.Words
 	p, err := readPretend(slices.Concat(before.Pretend, words))
 	if err != nil {
 		if _, alone := readPretend(words); alone != nil {
-			return err // words are wrong by themselves, whatever there was before
+			return err // the words are invalid by themselves
 		}
 		return withShape(err, before.Pretend)
 	}
@@ -283,22 +283,22 @@ func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir
 	return simulateRun(ctx, e, run, job, p, r.Left(job))
 }
 
-// withShape tells with an error of simulate's flags which ones the run has from before, if any.
+// withShape adds to an error about simulate's flags which of them the run has from before, if any.
 func withShape(err error, before []string) error {
 	if len(before) == 0 {
 		return err
 	}
 	return &usage.Error{
 		Message: err.Error(),
-		Hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may stand behind --, and one without a value "+
-			"takes that of before away, "+
-			"so that the job file has its say again: ddpbatch resume RUN -- --node-names= --nodes 2", slurm.ShellJoin(before)),
+		Hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may follow --, and a flag with an empty value "+
+			"removes the earlier one, "+
+			"so that the job file decides again: ddpbatch resume RUN -- --node-names= --nodes 2", slurm.ShellJoin(before)),
 	}
 }
 
-// readPretend reads flags of simulate.
+// readPretend parses flags of simulate.
 func readPretend(words []string) (p simulate.Pretend, err error) {
-	const hint = "behind -- stand flags of simulate"
+	const hint = "the words after -- must be flags of simulate"
 	app := &cli.App{
 		Flags: pretendFlags(), HideHelp: true, HideVersion: true, Writer: io.Discard, ErrWriter: io.Discard,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
@@ -306,7 +306,7 @@ func readPretend(words []string) (p simulate.Pretend, err error) {
 		},
 		Action: func(c *cli.Context) (err error) {
 			if c.Args().Present() {
-				return usage.Errorf("%q is no flag of simulate", c.Args().First())
+				return usage.Errorf("%q is not a flag of simulate", c.Args().First())
 			}
 			p, err = pretendOf(c, hint, true)
 			return err

@@ -12,7 +12,7 @@ import (
 func newStacksCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "stacks",
-		Usage:       "show where the threads of all ranks of a job that runs are, equal ones together",
+		Usage:       "show the stacks of all ranks of a running job, equal ones together",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch stacks 123"),
 		Flags:       []cli.Flag{runDirFlag(), jsonFlag()},
@@ -31,7 +31,7 @@ func newStacksCommand(e *env) *cli.Command {
 				s.Print(e.Out)
 			}
 			if n := len(s.Missing); err == nil && n > 0 {
-				err = &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s of job %s gave no answer", text.Plural(n, "rank"), s.Job)}
+				err = &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s of job %s did not answer", text.Plural(n, "rank"), s.Job)}
 			}
 			return err
 		}),

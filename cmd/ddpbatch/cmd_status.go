@@ -26,17 +26,17 @@ import (
 func newStatusCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "status",
-		Usage:       "show jobs: state, attempt, step, loss; all runs here where none is named",
+		Usage:       "show jobs: state, attempt, step, loss; by default all runs here",
 		ArgsUsage:   "[JOB...]",
 		Description: example("ddpbatch status", "ddpbatch status 123 --watch", "ddpbatch status 123 --json"),
 		Flags: []cli.Flag{
 			runDirFlag(), jsonFlag(),
 			&cli.StringFlag{Name: "sort",
-				Usage: "of one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
+				Usage: "for one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC reverses the order"},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"},
-				Usage: "all that this user has submitted, wherever they are, and those of the folder"},
+				Usage: "all runs that this user has submitted, wherever they are, and those of the folder"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"},
-				Usage: "on a terminal: show it anew every 10 s, until all jobs that are shown have ended"},
+				Usage: "on a terminal: refresh every 10 s, until all shown jobs have ended"},
 		},
 		Action: func(c *cli.Context) error {
 			s := statusShown{
@@ -56,19 +56,19 @@ func newStatusCommand(e *env) *cli.Command {
 	}
 }
 
-// statusShown is what status was asked for.
+// statusShown says what status shows.
 type statusShown struct {
-	runs   string   // the folder
-	names  []string // of runs in it; none: all
-	all    bool     // those of the user's index, too
+	runs   string   // the directory
+	names  []string // of runs in it; empty: all
+	all    bool     // also those of the user's index
 	sort   string
-	sorts  bool // the metric is named
+	sorts  bool // --sort was given
 	asJSON bool
 
-	accounts *goodput.Accounts // of where the time of the one run went that is shown
+	accounts *goodput.Accounts // of where the time of a single run went
 }
 
-// show prints it once, and reports whether a job of it goes on.
+// show prints it once, and reports whether a job of it is still running.
 func (s statusShown) show(ctx context.Context, e *env) (goesOn bool, err error) {
 	runs, err := s.find(e)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s statusShown) show(ctx context.Context, e *env) (goesOn bool, err error) 
 	return s.table(ctx, e, runs)
 }
 
-// find opens the runs that are shown.
+// find opens the runs to show.
 func (s statusShown) find(e *env) ([]*rundir.Dir, error) {
 	runs, err := namedRuns(e, s.runs, s.names)
 	if err != nil || !s.all {
@@ -102,7 +102,7 @@ func (s statusShown) find(e *env) ([]*rundir.Dir, error) {
 	return runs, err
 }
 
-// namedRuns opens the runs that are named, or all below parent where none is.
+// namedRuns opens the named runs, or all below parent if none is named.
 func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	if len(names) == 0 {
 		return rundir.List(parent)
@@ -118,7 +118,7 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	return runs, nil
 }
 
-// elements prints a row for each element of an array, which is the one run that is named; shown reports whether that run is one.
+// elements prints a row for each element if the only named run is an array. shown reports whether it is.
 func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (shown, goesOn bool, err error) {
 	notOne := usage.Errorf("--sort is for one array or sweep: ddpbatch status RUN --sort METRIC")
 	if len(runs) != 1 {
@@ -154,7 +154,7 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 	t := newTable(e, append(heading, "STATE", "ATTEMPT", "STEP", strings.ToUpper(results.Metric), "REASON")...)
 	for _, r := range results.Rows {
 		cells := []string{strconv.Itoa(r.Index)}
-		if r.Index < 0 { // elements that Slurm alone can tell: "12_[4-6%2]"
+		if r.Index < 0 { // elements that only Slurm knows: "12_[4-6%2]"
 			_, cells[0], _ = strings.Cut(r.Job, "_")
 		}
 		for _, value := range r.Shown {
@@ -165,7 +165,7 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 	return true, !row.Ended, flushWithGoodput(e, t, &row)
 }
 
-// flushWithGoodput prints a table of one run, and beside it where the run's time went.
+// flushWithGoodput prints a table of one run, and where the run's time went.
 func flushWithGoodput(e *env, t *text.Table, row *runview.RunStatus) error {
 	if row.Goodput != nil && row.Goodput.Total() > 0 {
 		defer fmt.Fprintln(e.Err, row.Goodput)
@@ -173,7 +173,7 @@ func flushWithGoodput(e *env, t *text.Table, row *runview.RunStatus) error {
 	return t.Flush()
 }
 
-// steps says how far a run is, and of how many steps where that is known.
+// steps formats how far a run is, and the number of all steps if that is known.
 func steps(r *runview.RunStatus) string {
 	switch {
 	case r.Step == nil:
@@ -184,16 +184,16 @@ func steps(r *runview.RunStatus) string {
 	return fmt.Sprintf("%d/%d", *r.Step, *r.Steps)
 }
 
-// shortNumber is a metric in a table.
+// shortNumber formats a metric for a table.
 func shortNumber(x *float64) string {
-	if x == nil { // an attempt that first ends an evaluation has no loss yet
+	if x == nil { // an attempt may end an evaluation before it has a loss
 		return "-"
 	}
 	return strconv.FormatFloat(*x, 'g', 4, 64)
 }
 
-// reasonOf says how the job's newest attempt ended, and what follows; where neither is known, Slurm's reason. Of a job that runs it names
-// the ranks that are slower than the others.
+// reasonOf says how the job's newest attempt ended, and what follows. If neither is known it returns Slurm's reason. For a running job it
+// names the ranks that are slower than the others.
 func reasonOf(r *runview.RunStatus) string {
 	ending := r.Ending()
 	if len(r.Stragglers) > 0 && r.Next == "" && r.State == "RUNNING" {
@@ -205,8 +205,8 @@ func reasonOf(r *runview.RunStatus) string {
 	return ending + "; " + r.Next
 }
 
-// table prints a row for each run. If the user named the runs, one that cannot be read is an error. If not, it gets a row with the
-// reason, so that a run of another user cannot hide the others.
+// table prints a row for each run. A run that cannot be read is an error if the user named it. Otherwise it gets a row with the reason, so
+// that a run of another user cannot hide the others.
 func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goesOn bool, err error) {
 	rows, err := e.viewer().Statuses(ctx, runs)
 	if err != nil {
@@ -256,7 +256,7 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 	return goesOn, t.Flush()
 }
 
-// between is the time from one moment to another; "-" where one of them is not known.
+// between formats the time between two moments, or "-" if one of them is not known.
 func between(from, to *time.Time) string {
 	if from == nil || to == nil {
 		return "-"
@@ -265,11 +265,11 @@ func between(from, to *time.Time) string {
 }
 
 const (
-	watchPause  = 10 * time.Second // a question to Slurm each time
+	watchPause  = 10 * time.Second // each time a question to Slurm
 	clearScreen = "\x1b[H\x1b[2J"  // ECMA-48: cursor position, erase in page
 )
 
-// watchStatus shows it anew until no job of it goes on. What fails later than at first, as a question to Slurm may, is shown in its place.
+// watchStatus shows it again until no job of it runs. A later failure, for example of a question to Slurm, is shown in its place.
 func watchStatus(ctx context.Context, e *env, s statusShown) error {
 	if _, isTerminal := e.Terminal(e.Out); !isTerminal || s.asJSON {
 		return usage.Errorf("--watch draws a table on a terminal, without --json")
@@ -299,17 +299,17 @@ func watchStatus(ctx context.Context, e *env, s statusShown) error {
 	}
 }
 
-// index is the user's index of runs.
+// index returns the user's index of runs.
 func (e *env) index() runindex.Index { return runindex.Folder(e.lookup) }
 
-// indexRun adds a run that was submitted to the user's index, without which it is submitted all the same.
+// indexRun adds a submitted run to the user's index. A failure is only a warning.
 func (e *env) indexRun(run *rundir.Dir) {
 	if err := e.index().Add(run); err != nil {
 		e.log().Warn("status --all will not show this run", "error", err)
 	}
 }
 
-// viewer looks at runs for a command.
+// viewer returns a Viewer for a command.
 func (e *env) viewer() *runview.Viewer {
 	return &runview.Viewer{
 		Slurm: e.submitEnv().Slurm, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log(),

@@ -22,7 +22,7 @@ import (
 func newStoreCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "store",
-		Usage: "serve a rendezvous store, or look into one",
+		Usage: "serve a rendezvous store, or use one",
 		Description: example("ddpbatch store serve --port 29400", "ddpbatch store list --addr node1:29400",
 			"ddpbatch store get rank/0 --addr node1:29400"),
 		Subcommands: append([]*cli.Command{newStoreServeCommand(e)}, storeClientCommands(e)...),
@@ -35,11 +35,12 @@ func newStoreServeCommand(e *env) *cli.Command {
 		Usage:       "serve an empty store until INT or TERM; prints its address",
 		Description: example("ddpbatch store serve --port 29400", "ddpbatch store serve --port 29500 --torch --bind 10.0.0.1"),
 		Flags: append([]cli.Flag{
-			&cli.IntFlag{Name: "port", Usage: "`P`; 0 takes one that is free", DefaultText: "none"},
+			&cli.IntFlag{Name: "port", Usage: "`P`; 0 chooses a free one", DefaultText: "none"},
 			&cli.StringFlag{Name: "bind", Usage: "the `ADDR` of this machine to listen at; 0.0.0.0 or :: for all of them",
 				Value: "127.0.0.1"},
 			&cli.BoolFlag{Name: "torch",
-				Usage: "serve PyTorch's TCPStore clients, too, who prove nothing: whoever reaches ADDR may read and change the store"},
+				Usage: "also serve PyTorch's TCPStore clients, which do not authenticate: " +
+					"everyone who can reach ADDR may read and change the store"},
 		}, bindingFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := checkWords(c, 0, 0); err != nil {
@@ -47,11 +48,11 @@ func newStoreServeCommand(e *env) *cli.Command {
 			}
 			switch port := c.Int("port"); {
 			case !c.IsSet("port"):
-				return usage.Errorf("store serve needs --port; 0 takes one that is free")
+				return usage.Errorf("store serve needs --port; 0 chooses a free port")
 			case port < 0 || port > 65535:
 				return usage.Errorf("--port is %d; it must be 0 to 65535", port)
 			case c.String("bind") == "":
-				return usage.Errorf("--bind is empty; all addresses of this machine are 0.0.0.0 or ::")
+				return usage.Errorf("--bind is empty; for all addresses of this machine use 0.0.0.0 or ::")
 			}
 			secret, binding, err := storeBindingOf(e, c)
 			if err != nil {
@@ -70,11 +71,11 @@ func serveStore(c *cli.Context, e *env, cfg store.ServerConfig) error {
 	}
 	server := store.Serve(l, cfg)
 	fmt.Fprintln(e.Out, server.Addr())
-	<-c.Context.Done() // being told to stop is how it ends well
+	<-c.Context.Done() // being told to stop is a success
 	return server.Close()
 }
 
-// bindingFlags say which run's store it is: both ends must say the same.
+// bindingFlags name the run of the store. Both ends must agree on them.
 func bindingFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "run", Usage: "the run's `ID`", DefaultText: "DDPBATCH_RUN_ID, else TORCHELASTIC_RUN_ID, else none"},
@@ -82,15 +83,15 @@ func bindingFlags() []cli.Flag {
 	}
 }
 
-// clientFlags say where the store is, and how long to wait.
+// clientFlags name the store, and how long to wait.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(append(more,
-		&cli.StringFlag{Name: "addr", Usage: "where the store is, `HOST:PORT`", DefaultText: "DDPBATCH_STORE"},
+		&cli.StringFlag{Name: "addr", Usage: "the store's address, `HOST:PORT`", DefaultText: "DDPBATCH_STORE"},
 		&cli.DurationFlag{Name: "timeout", Usage: "give up after `D`, with exit code 124", Value: 10 * time.Second},
 	), bindingFlags()...)
 }
 
-// storeBindingOf is what the ends of a connection prove to each other.
+// storeBindingOf returns what the ends of a connection prove to each other.
 func storeBindingOf(e *env, c *cli.Context) (auth.Secret, auth.Binding, error) {
 	binding := auth.Binding{Run: c.String("run"), Attempt: c.Int("attempt"), Role: "store"}
 	binding.Run = cmp.Or(binding.Run, runIDOf(e))
@@ -111,7 +112,7 @@ func storeBindingOf(e *env, c *cli.Context) (auth.Secret, auth.Binding, error) {
 	return secret, binding, err
 }
 
-// storeClientCommands look into a store, or change it.
+// storeClientCommands returns the commands that read or change a store.
 func storeClientCommands(e *env) []*cli.Command {
 	return []*cli.Command{
 		{
@@ -147,7 +148,7 @@ func storeClientCommands(e *env) []*cli.Command {
 				if len(words) == 2 {
 					var err error
 					if delta, err = strconv.ParseInt(words[1], 10, 64); err != nil {
-						return usage.Errorf("%q is no whole number to add", words[1])
+						return usage.Errorf("%q is not a whole number", words[1])
 					}
 				}
 				sum, err := s.Add(ctx, words[0], delta)
@@ -159,7 +160,7 @@ func storeClientCommands(e *env) []*cli.Command {
 			}),
 		},
 		{
-			Name: "wait", Usage: "wait until all keys are there", ArgsUsage: "KEY...",
+			Name: "wait", Usage: "wait until all keys exist", ArgsUsage: "KEY...",
 			Description: example("ddpbatch store wait rank/0 rank/1 --timeout 5m --addr node1:29400"), Flags: clientFlags(),
 			Action: storeAction(e, 1, -1, func(ctx context.Context, _ *cli.Context, s *store.Client, keys []string) error {
 				return s.Wait(ctx, keys...)
@@ -191,8 +192,8 @@ func storeClientCommands(e *env) []*cli.Command {
 	}
 }
 
-// storeAction connects to the store that the flags name and calls do with the command's words, least to most (-1: any
-// number) of them.
+// storeAction returns an action that connects to the store that the flags name and calls do with the command's words, least to most of them
+// (-1: any number).
 func storeAction(e *env, least, most int, do func(context.Context, *cli.Context, *store.Client, []string) error) cli.ActionFunc {
 	return func(c *cli.Context) (err error) {
 		if err := checkWords(c, least, most); err != nil {
@@ -200,7 +201,7 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 		}
 		addr := cmp.Or(c.String("addr"), e.get("DDPBATCH_STORE"))
 		if addr == "" {
-			return usage.Errorf("store %s needs --addr HOST:PORT, as DDPBATCH_STORE is not set", c.Command.Name)
+			return usage.Errorf("store %s needs --addr HOST:PORT, because DDPBATCH_STORE is not set", c.Command.Name)
 		}
 		if err := checkStoreAddr(addr); err != nil {
 			return err
@@ -230,11 +231,11 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 	}
 }
 
-// checkStoreAddr refuses what no store can be reached at. A host alone knows whether its name is one.
+// checkStoreAddr returns an error for an address that no store can have. Only a look-up can show whether the host exists.
 func checkStoreAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return usage.Errorf("the store's address is %q, which is no HOST:PORT", addr)
+		return usage.Errorf("the store's address is %q, which is not HOST:PORT", addr)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 		return usage.Errorf("the store's address is %q; its port must be a number from 1 to 65535", addr)
@@ -242,7 +243,7 @@ func checkStoreAddr(addr string) error {
 	return nil
 }
 
-// storeItem is a key with its value; one that is no text is in Base64.
+// storeItem is a key with its value. A value that is not text is in Base64.
 type storeItem struct {
 	Key    string  `json:"key"`
 	Value  *string `json:"value"`
@@ -262,7 +263,7 @@ func storeItems(keys []string, values [][]byte) []storeItem {
 	return items
 }
 
-// shownKey is a key as it is, but quoted where it would take more than one line, or do something to a terminal.
+// shownKey returns a key, quoted if it would take several lines or affect a terminal.
 func shownKey(key string) string {
 	if !utf8.ValidString(key) || strings.ContainsFunc(key, text.Unsafe) {
 		return strconv.Quote(key)
@@ -270,7 +271,7 @@ func shownKey(key string) string {
 	return key
 }
 
-// shownValue is a value as it is, but on a terminal quoted where it would do something to it.
+// shownValue returns a value, quoted if it would affect a terminal.
 func shownValue(e *env, value []byte) string {
 	shown := string(value)
 	if _, terminal := e.Terminal(e.Out); terminal {

@@ -29,7 +29,7 @@ type submitOptions struct {
 	wait      bool
 	follow    bool
 	skipCheck bool
-	after     []string // JOB, or JOB and how it is to end
+	after     []string // JOB, perhaps with how it must end
 }
 
 func newSubmitCommand(e *env) *cli.Command {
@@ -41,13 +41,14 @@ func newSubmitCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			setFlag(), templateFlag(),
 			&cli.StringSliceFlag{Name: "after",
-				Usage: "begin when `JOB`, an id or a run directory, has ended; JOB:ok, JOB:notok: and so (may be repeated)"},
+				Usage: "begin after `JOB`, an id or a run directory, has ended; " +
+					"JOB:ok, JOB:notok: has succeeded or failed (may be repeated)"},
 			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm whether and when it would run; submit nothing"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print the script and the sbatch command; submit nothing"},
-			&cli.BoolFlag{Name: "parsable", Usage: "print the job id and nothing else"},
+			&cli.BoolFlag{Name: "parsable", Usage: "print only the job id"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
-			&cli.BoolFlag{Name: "skip-data-check", Usage: "submit even where this machine does not see the data files"},
+			&cli.BoolFlag{Name: "skip-data-check", Usage: "submit even if this machine does not see the data files"},
 			jsonFlag(),
 		},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
@@ -70,13 +71,13 @@ func newSubmitCommand(e *env) *cli.Command {
 	}
 }
 
-// remarks find what is told of with the job's own warnings: what --test-only is asked for, before Slurm is.
+// remarks returns functions that add to the job's own warnings: those for --test-only, before Slurm is asked.
 func (o submitOptions) remarks(ctx context.Context, e *env) (all []func(*jobfile.Job) []jobfile.Remark) {
 	if !o.skipCheck {
 		all = append(all, e.fileRemarks())
 	}
 	if o.testOnly {
-		var unasked error // where Slurm cannot tell, --test-only itself says why
+		var unasked error // if Slurm cannot answer, --test-only itself says why
 		all = append(all, e.limitRemarks(ctx, o.sbatch, &unasked))
 	}
 	return all
@@ -106,7 +107,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if order.First, err = afterWords(ctx, e, job, o); err != nil {
 		return err
 	}
-	if o.dryRun { // which asks Slurm nothing
+	if o.dryRun { // it does not ask Slurm
 		return trySubmit(ctx, e, job, template, order, o)
 	}
 	arraySize, err := takePieces(ctx, e, job, &order)
@@ -123,7 +124,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	release, claim, err := e.submitEnv().Claim(run, rundir.EventSubmit)
 	switch {
 	case errors.As(err, new(*usage.Error)):
-		return err // somebody has found the run, and is resuming it
+		return err // another user or command has found the run, and is resuming it
 	case err != nil:
 		return errors.Join(err, run.Discard())
 	}
@@ -137,11 +138,12 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	ids, err := e.submitEnv().SubmitAll(ctx, run, claim, order)
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
-		return err // the run is another command's to submit: nothing of it is undone
+		return err // another command submits the run: nothing may be undone
 	case err != nil && submission.NotSubmitted(err):
 		return errors.Join(err, run.Discard(ids...))
 	case err != nil:
-		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s",
+		return fmt.Errorf("%w; the run directory is kept, because Slurm may have accepted the job nevertheless: "+
+			"check with ddpbatch status %s",
 			err, slurm.ShellQuote(run.Path()))
 	}
 	release()
@@ -159,19 +161,19 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 }
 
-// accepted is what Slurm has taken.
+// accepted is what Slurm has accepted.
 type accepted struct {
 	run   *rundir.Dir
 	job   *jobfile.Job
-	ids   []string // of the job, or of the links of a chain, or the arrays of a sweep
+	ids   []string // of the job, the links of a chain, or the arrays of a sweep
 	sets  []string
-	words []string // that sbatch got on its command line for the first
+	words []string // of sbatch's command line for the first
 
-	pieces []submission.Piece // of a sweep that is several arrays
-	code   string             // which copy of the code it runs; empty: none
+	pieces []submission.Piece // of a sweep that consists of several arrays
+	code   string             // which copy of the code is used; may be empty
 }
 
-// announce prints what Slurm has taken, and what keeps the first job from starting.
+// announce prints what Slurm has accepted, and what keeps the first job from starting.
 func (a accepted) announce(ctx context.Context, e *env) error {
 	if e.reply == nil {
 		printSubmitted(e, a.job, a.run, a.ids)
@@ -186,7 +188,7 @@ func (a accepted) announce(ctx context.Context, e *env) error {
 	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), asked, e.reply.warnings(), a.run.Cluster()})
 }
 
-// printSubmitted says which jobs Slurm has taken for a run: one, the links of a chain, or the arrays of a sweep.
+// printSubmitted prints which jobs Slurm has accepted for a run: one, the links of a chain, or the arrays of a sweep.
 func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
 	on := ""
 	if cluster := run.Cluster(); cluster != "" {
@@ -195,14 +197,15 @@ func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
 	fmt.Fprintf(e.Out, "submitted job %s%s: %s\n", ids[0], on, job.Summary())
 	switch {
 	case len(ids) > 1 && job.Sweep != nil:
-		fmt.Fprintf(e.Out, "the sweep is %d arrays, as the cluster takes no larger ones: %s, too\n", len(ids), submission.NameJobs(ids[1:]))
+		fmt.Fprintf(e.Out, "the sweep is submitted as %d arrays, because the cluster does not permit larger ones: also %s\n",
+			len(ids), submission.NameJobs(ids[1:]))
 	case len(ids) > 1:
 		fmt.Fprintf(e.Out, "chain of %d: then %s, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]))
 	}
 	fmt.Fprintf(e.Out, "run directory: %s\n", e.short(run.Path()))
 }
 
-// afterWords is the option of sbatch that --after amounts to, together with what the job itself waits for; none without --after.
+// afterWords returns the option of sbatch for --after, combined with what the job itself waits for. It returns none without --after.
 func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) ([]string, error) {
 	if len(o.after) == 0 {
 		return nil, nil
@@ -221,7 +224,7 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 			return nil, err
 		}
 		if condition == "" {
-			fmt.Fprintf(e.Err, "ddpbatch: --after %s: that is so already\n", word)
+			fmt.Fprintf(e.Err, "ddpbatch: --after %s: the condition is already met\n", word)
 		}
 		conditions = append(conditions, condition)
 	}
@@ -229,15 +232,15 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 	if err != nil {
 		return nil, usage.Errorf("--after: %v; leave one of them out", err)
 	}
-	if all == conditions[0] { // which sbatch is asked for in any case
+	if all == conditions[0] { // sbatch gets it in any case
 		return nil, nil
 	}
 	return []string{"--dependency=" + all}, nil
 }
 
-// takePieces parts a sweep that has more elements than the cluster takes of an array into as few arrays as there can be, and returns how
-// many elements each has; 0: it is one array. Where Slurm does not say how many it takes, sbatch decides. Of several clusters, any of which
-// it may choose, the one that takes the fewest counts.
+// takePieces splits a sweep that has more elements than the cluster permits in an array into as few arrays as possible, and returns the
+// number of elements in each; 0 means one array. If Slurm does not report its limit, sbatch decides. If the job may go to several clusters,
+// the lowest limit counts.
 func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission.Order) (size int, err error) {
 	if job.Sweep == nil {
 		return 0, nil
@@ -253,7 +256,7 @@ func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission
 	case most < 0 || n <= most:
 		return 0, nil
 	case most == 0:
-		return 0, usage.Errorf("this cluster takes no arrays (MaxArraySize in slurm.conf), which the elements of a sweep are: " +
+		return 0, usage.Errorf("this cluster does not permit arrays (MaxArraySize in slurm.conf), which a sweep needs: " +
 			"submit a job for each")
 	}
 	array, err := job.Array()
@@ -264,8 +267,7 @@ func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission
 	return size, err
 }
 
-// warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the
-// submission's.
+// warnStuck warns of a job that Slurm has accepted but will not start in its present form. It is not an error if Slurm cannot be asked.
 func warnStuck(ctx context.Context, e *env, run *rundir.Dir, id string) {
 	jobs, err := e.viewer().Jobs(ctx, run.Cluster(), []string{id})
 	if err != nil {
@@ -273,8 +275,9 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, id string) {
 	}
 	for _, job := range jobs {
 		if job.Stuck() {
-			fmt.Fprintf(e.Err, "ddpbatch: job %s does not start as it is: Slurm says %s; see JOB REASON CODES in squeue(1); "+
-				"to take it back: ddpbatch cancel %s\n", id, job.Reason,
+			fmt.Fprintf(e.Err, "ddpbatch: job %s will not start in its present form: "+
+				"Slurm's reason is %s; see JOB REASON CODES in squeue(1); "+
+				"to cancel it: ddpbatch cancel %s\n", id, job.Reason,
 				slurm.ShellQuote(slurm.JobID{ID: id, Cluster: run.Cluster()}.String()))
 			return
 		}
@@ -298,7 +301,7 @@ func checkSbatchWords(e *env, words []string) error {
 	return d.CheckWords(words)
 }
 
-// recordSpec keeps with the run, for its resumes, a script template of the user's own, and how many elements each of its arrays has.
+// recordSpec stores in the run, for later resumes, the user's script template, and the number of elements in each of its arrays.
 func recordSpec(run *rundir.Dir, template string, arraySize int) error {
 	if template == "" && arraySize == 0 {
 		return nil
@@ -317,7 +320,7 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []str
 	return run.WriteScript(script)
 }
 
-// sbatchCommand is the command that submits a run's script.
+// sbatchCommand returns the command that submits a run's script.
 func sbatchCommand(clusters string, words []string) []string {
 	command := []string{"sbatch"}
 	if clusters != "" {
@@ -326,7 +329,7 @@ func sbatchCommand(clusters string, words []string) []string {
 	return slices.Concat(command, []string{"--parsable"}, words, []string{"script.sh"})
 }
 
-// laterClusters stand for the one that sbatch has chosen for the first job.
+// laterClusters returns a placeholder for the cluster that sbatch chooses for the first job.
 func laterClusters(clusters string) string {
 	if strings.Contains(clusters, ",") {
 		return "CLUSTER"
@@ -386,17 +389,18 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	}
 	fmt.Fprintln(e.Out, answer)
 	if n := len(order.Pieces); n > 0 {
-		fmt.Fprintf(e.Out, "that is the first of the %d arrays that the sweep is submitted as\n", n)
+		fmt.Fprintf(e.Out, "this is the first of the %d arrays as which the sweep is submitted\n", n)
 	}
 	if order.Links > 1 {
-		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n",
+		fmt.Fprintf(e.Out, "this is the first of %d links; each of the others requests the same after those before it have ended\n",
 			order.Links)
 	}
 	return nil
 }
 
-// submitEnv is what package submission knows of this process. Slurm's commands get the environment that jobs should inherit. They are told
-// which cluster a run is on, and SLURM_CLUSTERS, which may be another shell's by now, does not say so (see withClusters).
+// submitEnv returns what package submission needs to know of this process. Slurm's commands get the environment that jobs should inherit.
+// SLURM_CLUSTERS, which may come from another shell, does not decide on which cluster a run is; the commands are told that (see
+// withClusters).
 func (e *env) submitEnv() submission.Env {
 	kept, dropped := slurm.Scrub(e.Environ)
 	kept = slices.DeleteFunc(kept, func(entry string) bool { return strings.HasPrefix(entry, clustersVariable+"=") })

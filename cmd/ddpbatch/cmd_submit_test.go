@@ -45,7 +45,7 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 		q.says("next", id)
 		code, out, errs := q.run(parent, args...)
 		if code != 0 || !strings.Contains(out, id) ||
-			!strings.HasPrefix(errs, "ddpbatch: job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
+			!strings.HasPrefix(errs, "ddpbatch: job "+id+" will not start in its present form: Slurm's reason is PartitionConfig; ") {
 			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
 		}
 	}

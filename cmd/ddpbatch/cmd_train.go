@@ -16,7 +16,7 @@ import (
 func newTrainCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "train",
-		Usage:       "be one rank of the built-in trainer; alone: a world of one",
+		Usage:       "run one rank of the built-in trainer; without an agent: a world of one",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch train job.toml", `srun -n8 bash -c 'eval "$(ddpbatch env)"; exec ddpbatch train job.toml'`),
 		Flags:       []cli.Flag{exportFlag(), setFlag()},
@@ -58,7 +58,7 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 	return r.Work(ctx)
 }
 
-// runLaunched is a rank that an agent started: the run directory has its job.
+// runLaunched runs a rank that an agent started: the run directory has its job.
 func runLaunched(ctx context.Context, e *env) error {
 	run, err := rundir.OpenOwn(e.get("DDPBATCH_RUN_DIR"))
 	if err != nil {
@@ -66,7 +66,7 @@ func runLaunched(ctx context.Context, e *env) error {
 	}
 	attempt, err := strconv.Atoi(e.get("DDPBATCH_ATTEMPT"))
 	if err != nil || attempt < 1 {
-		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the agent sets both", e.get("DDPBATCH_ATTEMPT"))
+		return usage.Errorf("DDPBATCH_RUN_DIR is set, but DDPBATCH_ATTEMPT is %q: the agent sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
 	job, err := jobfile.OfRun(run)
 	if err != nil {
@@ -77,7 +77,7 @@ func runLaunched(ctx context.Context, e *env) error {
 	return r.Work(ctx)
 }
 
-// rank is this process as a rank of the built-in trainer.
+// rank returns this process as a rank of the built-in trainer.
 func (e *env) rank(job *jobfile.Job, run *rundir.Dir) *builtin.Rank {
 	return &builtin.Rank{
 		Job: job, Run: run, Lookup: e.lookup, Hostname: e.Hostname, Now: e.Now, Out: unchecked(e.Out), Log: e.log(), ExitCode: exitCode,
@@ -93,6 +93,6 @@ func withExport(e *env, c *cli.Context, sets []string) []string {
 	if !c.IsSet("export") {
 		return sets
 	}
-	quoted, _ := json.Marshal(e.abs(c.String("export"))) // JSON's text is TOML's, too
+	quoted, _ := json.Marshal(e.abs(c.String("export"))) // JSON's text is also TOML's
 	return append(sets, "train.export="+string(quoted))
 }

@@ -14,7 +14,7 @@ import (
 func newVersionCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "version",
-		Usage:       "print the version, and which source this program was built from",
+		Usage:       "print the version, and the source that this program was built from",
 		Description: example("ddpbatch version --json"),
 		Flags:       []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
@@ -35,7 +35,7 @@ func newVersionCommand(e *env) *cli.Command {
 	}
 }
 
-// rdma says which UCX and which devices for RDMA this machine has, or why none.
+// rdma describes the UCX library and the RDMA devices of this machine, or says why there are none.
 func rdma() (library, devices string) {
 	v, file, err := ucx.Library()
 	if library = fmt.Sprintf("%v from %s", v, file); err != nil {

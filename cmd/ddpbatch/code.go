@@ -10,20 +10,20 @@ import (
 	"ddpbatch/internal/snapshot"
 )
 
-// codeKey is to blame for what cannot be copied.
+// codeKey is the key named in errors about what cannot be copied.
 const codeKey = "code.snapshot"
 
-// codeCopy is the copy of the code that a new run gets.
+// codeCopy is the copy of the code for a new run.
 type codeCopy struct {
 	selection *snapshot.Selection
-	record    snapshot.Record // once it is made
+	record    snapshot.Record // set after it is made
 }
 
-// selectCode decides what [code] of a job copies; nil: nothing. path is the job file's, for warnings.
+// selectCode decides what [code] of a job copies; nil means nothing. path is the job file's path, for warnings.
 func selectCode(ctx context.Context, e *env, job *jobfile.Job, path string) (*codeCopy, []jobfile.Fault, error) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		git = "" // also where it would be one in the working directory
+		git = "" // also if git would be a program in the working directory
 	}
 	selection, lines, err := job.SelectCode(ctx, git, e.Environ)
 	if selection == nil || err != nil {
@@ -36,7 +36,7 @@ func selectCode(ctx context.Context, e *env, job *jobfile.Job, path string) (*co
 	return &codeCopy{selection: selection}, warnings, nil
 }
 
-// summary says what was copied; empty: nothing.
+// summary says what was copied. It returns "" for nothing.
 func (c *codeCopy) summary() string {
 	if c == nil {
 		return ""
@@ -44,7 +44,7 @@ func (c *codeCopy) summary() string {
 	return c.record.Summary()
 }
 
-// writer makes the copy in a new run directory; nil: there is none to make.
+// writer returns a function that makes the copy in a new run directory, or nil if there is nothing to copy.
 func (c *codeCopy) writer(ctx context.Context) func(dir string) error {
 	if c == nil {
 		return nil

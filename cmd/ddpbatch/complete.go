@@ -14,26 +14,26 @@ import (
 	"ddpbatch/templates"
 )
 
-// A completion is how a word that is being typed may go on.
+// A completion says how a word that is being typed may continue.
 type completion struct {
 	ways  []way
-	files string // what the shell offers besides: "files" or "folders"; "": nothing
-	open  bool   // no blank follows: the word goes on
+	files string // what the shell also offers: "files" or "folders"; "": nothing
+	open  bool   // no blank follows, because the word continues
 }
 
-// A way is one whole word, and what it is.
+// A way is one complete word, with a description.
 type way struct{ word, help string }
 
-// completer finds completions. Beside the files of defaults and the user's starters it looks at names of files alone, and asks nobody:
-// neither Slurm nor the network.
+// completer finds completions. Beside the files of defaults and the user's starter jobs it reads only names of files. It never asks Slurm
+// or uses the network.
 type completer struct {
 	commands []*cli.Command
-	dir      func(path string) string // a path that was typed, absolute
-	runs     func() string            // the folder of runs where no flag names one; absolute
+	dir      func(path string) string // makes a typed path absolute
+	runs     func() string            // the default directory of runs; absolute
 	starters func() []string          // the names of the user's own starter jobs
 }
 
-// complete tells how the last word of a command line may go on; the program's name is not among words.
+// complete returns how the last word of a command line may continue. words do not include the program's name.
 func (c *completer) complete(words []string) completion {
 	if len(words) == 0 {
 		return completion{}
@@ -68,32 +68,32 @@ func (c *completer) complete(words []string) completion {
 	return to
 }
 
-// offer adds a way if it goes on from what was typed.
+// offer adds a word if it begins with what was typed.
 func (to *completion) offer(typed, word, help string) {
 	if strings.HasPrefix(word, typed) {
 		to.ways = append(to.ways, way{word, help})
 	}
 }
 
-// offerAll adds those of words that go on from what was typed, each behind prefix.
+// offerAll adds those of words that begin with what was typed, each after prefix.
 func (to *completion) offerAll(typed, prefix string, words []string) {
 	for _, word := range words {
 		to.offer(typed, prefix+word, "")
 	}
 }
 
-// A line is what was typed of one command's line.
+// A line is what was typed for one command.
 type line struct {
 	command *cli.Command
 	path    string            // "ckpt show"
-	typed   string            // the word that is being typed
-	flag    cli.Flag          // whose value that word is; nil: it is none
-	given   map[string]string // flags that were given, by their first name, with their newest values
-	words   []string          // the others
-	dashed  bool              // a -- came before
+	typed   string            // the word being typed
+	flag    cli.Flag          // the flag whose value that word is; nil: it is not a value
+	given   map[string]string // the given flags, by their first name, with their last values
+	words   []string          // the other words
+	dashed  bool              // a -- precedes
 }
 
-// read sorts the words of a line that are behind its command.
+// read sorts the words of a line after its command.
 func (l line) read(words []string) line {
 	l.given = map[string]string{}
 	for i := 0; i < len(words); i++ {
@@ -124,10 +124,10 @@ func (l line) read(words []string) line {
 	return l
 }
 
-// stops reports whether flags of the command may come no more: its line is another program's from the first word on.
+// stops reports whether no more flags of the command may follow, because the rest of its line belongs to another program.
 func (l line) stops() bool { return l.command.SkipFlagParsing && len(l.words) > 0 }
 
-// flagCalled is the flag of a name, which may be spelled with underscores; nil where there is none.
+// flagCalled returns the flag of a name, which may be spelled with underscores, or nil.
 func flagCalled(flags []cli.Flag, name string) cli.Flag {
 	name = strings.ReplaceAll(name, "_", "-")
 	i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
@@ -159,7 +159,7 @@ func (c *completer) completeIn(l line) (to completion) {
 	return c.argument(l)
 }
 
-// flagsFrom offers the command's flags, less those that were given and count once.
+// flagsFrom offers the command's flags, except those that were given and may not be repeated.
 func flagsFrom(l line) (to completion) {
 	for _, f := range l.command.Flags {
 		shown, isShown := f.(cli.VisibleFlag)
@@ -181,7 +181,7 @@ func flagsFrom(l line) (to completion) {
 	return to
 }
 
-// value completes a flag's value; prefix stands before it in the same word.
+// value completes a flag's value. prefix precedes it in the same word.
 func (c *completer) value(l line, f cli.Flag, prefix, typed string) (to completion) {
 	name := f.Names()[0]
 	switch name {
@@ -202,7 +202,7 @@ func (c *completer) value(l line, f cli.Flag, prefix, typed string) (to completi
 	if l.path == "init" && name == "template" {
 		words = append(words, c.starters()...)
 		slices.Sort(words)
-		words = slices.Compact(words) // the user's own count where names are the same
+		words = slices.Compact(words) // the user's own take precedence over those of the same name
 	}
 	if words != nil {
 		to.offerAll(prefix+typed, prefix, words)
@@ -211,7 +211,7 @@ func (c *completer) value(l line, f cli.Flag, prefix, typed string) (to completi
 	return c.named(l, placeholder(f), prefix, typed)
 }
 
-// named completes what has this name in a help text: FILE, or RUN.
+// named completes an argument that has this name in a help text, such as FILE or RUN.
 func (c *completer) named(l line, what, prefix, typed string) (to completion) {
 	switch what = strings.Trim(what, "[]."); what {
 	case "FILE", "FILE.safetensors":
@@ -220,7 +220,7 @@ func (c *completer) named(l line, what, prefix, typed string) (to completion) {
 		to.files = "folders"
 	case "JOB", "RUN":
 		return c.runNames(l, prefix, typed)
-	case "A", "B": // of ckpt diff: files of weights, too
+	case "A", "B": // of ckpt diff: also files of weights
 		if to = c.runNames(l, prefix, typed); to.files != "" {
 			to.files = "files"
 		}
@@ -228,7 +228,7 @@ func (c *completer) named(l line, what, prefix, typed string) (to completion) {
 	return to
 }
 
-// placeholder is what stands for a flag's value in its help.
+// placeholder returns the word for a flag's value in its help.
 func placeholder(f cli.Flag) string {
 	if named, ok := f.(*valueHelp); ok {
 		return named.word
@@ -242,12 +242,12 @@ func placeholder(f cli.Flag) string {
 	return word
 }
 
-// readsJob names the commands whose JOB is a job file; that of the others was submitted.
+// readsJob names the commands whose JOB is a job file. For other commands it is a submitted job.
 var readsJob = map[string]bool{
 	"check": true, "render": true, "submit": true, "config show": true, "train": true, "simulate": true, "rehearse": true,
 }
 
-// argument completes a word that is no flag.
+// argument completes a word that is not a flag.
 func (c *completer) argument(l line) (to completion) {
 	if words := argumentWords(l.path); words != nil && len(l.words) == 0 {
 		to.offerAll(l.typed, "", words)
@@ -256,14 +256,14 @@ func (c *completer) argument(l line) (to completion) {
 	what := strings.Fields(l.command.ArgsUsage)
 	switch {
 	case l.dashed || l.path == "run":
-		to.files = "files" // of the command that runs, and of its arguments
+		to.files = "files" // of the command to run, and of its arguments
 	case readsJob[l.path]:
 		if len(l.words) == 0 {
 			to.files = "files"
 		}
 	case len(what) > len(l.words):
 		at := len(l.words)
-		if what[at] == "[STEP]" && at+1 < len(what) { // which may be left out
+		if what[at] == "[STEP]" && at+1 < len(what) { // it may be omitted
 			at++
 		}
 		return c.named(l, what[at], "", l.typed)
@@ -273,10 +273,10 @@ func (c *completer) argument(l line) (to completion) {
 	return to
 }
 
-// maxRuns is how many runs are offered: nobody reads more, and a shell asks whether to show them.
+// maxRuns is the largest number of runs offered. Nobody reads more, and a shell asks before it shows so many.
 const maxRuns = 1000
 
-// runNames offers job ids and run directories, or folders for a path, or where no run begins so.
+// runNames offers job IDs and run directories. For a path, or if no run begins with what was typed, it offers directories.
 func (c *completer) runNames(l line, prefix, typed string) (to completion) {
 	if strings.ContainsRune(typed, '/') || strings.HasPrefix(typed, ".") || strings.HasPrefix(typed, "~") {
 		return completion{files: "folders"}
@@ -299,7 +299,7 @@ func (c *completer) runNames(l line, prefix, typed string) (to completion) {
 	return to
 }
 
-// argumentWords are the words that the first argument of a command may be; nil where it is something else.
+// argumentWords returns the words that the first argument of a command may be, or nil if it is something else.
 func argumentWords(path string) []string {
 	switch path {
 	case "completion":
@@ -310,7 +310,7 @@ func argumentWords(path string) []string {
 	return nil
 }
 
-// flagWords are the words that a flag takes; nil where it takes something else. The flag's help has them, too.
+// flagWords returns the words that a flag takes, or nil if it takes something else. The flag's help lists them too.
 func flagWords(path, flag string) []string {
 	switch path + " --" + flag {
 	case "init --template":

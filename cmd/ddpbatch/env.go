@@ -15,8 +15,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// env is all that a command may know of the world outside its flags; tests make
-// their own.
+// env is everything that a command may know of its surroundings, apart from its flags. Tests create their own.
 type env struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -27,16 +26,17 @@ type env struct {
 	Now      func() time.Time
 	// Terminal reports whether w is a terminal, and how many columns it has.
 	Terminal func(w io.Writer) (columns int, ok bool)
-	// Executable is the path of this program, to be copied into run directories.
+	// Executable returns the path of this program, to be copied into run directories.
 	Executable func() (string, error)
-	// reply is what --json will print; nil: nothing, or the command has no more to say than that.
+	// reply is what --json will print; nil without --json, or if the command prints its own output.
 	reply    *reply
 	defaults *readOnce // nil: not read yet
-	// Release hands on the signals that were held since the start; nil: none were.
+	// Release delivers the signals that were held since the start; nil: none were held.
 	Release func()
 }
 
-// siteFile is the site's file of defaults. No variable names another: whoever could set that for a job could write its script.
+// siteFile is the site's file of defaults. No variable can name another file, because a user who could set it for a job could write that
+// job's script.
 const siteFile = "/etc/ddpbatch.toml"
 
 func osEnv() *env {
@@ -68,8 +68,8 @@ func terminal(w io.Writer) (int, bool) {
 	return columns, true
 }
 
-// checkedOutput is standard output that keeps the first error: a command whose answer was lost on its way, to a
-// full disk, say, has failed.
+// checkedOutput is standard output that keeps the first error, because a command whose output was lost, for example on a full disk, has
+// failed.
 type checkedOutput struct {
 	file *os.File
 
@@ -89,7 +89,7 @@ func (o *checkedOutput) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// unchecked is w where what gets lost is not worth a failure: what agents and ranks print beside their work.
+// unchecked returns w without that check, for what agents and ranks print beside their work.
 func unchecked(w io.Writer) io.Writer {
 	if o, ok := w.(*checkedOutput); ok {
 		return o.file
@@ -97,7 +97,7 @@ func unchecked(w io.Writer) io.Writer {
 	return w
 }
 
-// lostOutput is the first error in writing standard output.
+// lostOutput returns the first error of writing standard output.
 func (e *env) lostOutput() error {
 	o, ok := e.Out.(*checkedOutput)
 	if !ok {
@@ -108,7 +108,7 @@ func (e *env) lostOutput() error {
 	return o.err
 }
 
-// lookup finds a variable in e's environment.
+// lookup returns a variable of e's environment.
 func (e *env) lookup(name string) (string, bool) { return jobenv.LookupIn(e.Environ)(name) }
 
 func (e *env) get(name string) string {
@@ -116,7 +116,7 @@ func (e *env) get(name string) string {
 	return v
 }
 
-// log speaks to a person on standard error: warnings and above.
+// log returns a logger for warnings and errors on standard error.
 func (e *env) log() *slog.Logger {
 	if e.reply != nil {
 		return slog.New(sentences{to: e.Err})
@@ -141,7 +141,7 @@ func (e *env) abs(path string) string { return e.dir().Abs(path) }
 
 func (e *env) short(path string) string { return e.dir().Short(path) }
 
-// newTable begins a table on standard output. NO_COLOR (no-color.org) and a terminal without colours leave it without them.
+// newTable returns a table on standard output. It has no colors if NO_COLOR is set (no-color.org), or on a terminal without colors.
 func newTable(e *env, heading ...string) *text.Table {
 	_, terminal := e.Terminal(e.Out)
 	return text.NewTable(e.Out, terminal, e.get("NO_COLOR") == "" && e.get("TERM") != "dumb", heading...)

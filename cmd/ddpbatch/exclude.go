@@ -12,7 +12,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// What is read for offerExclude: some milliseconds' work.
+// Limits on what offerExclude reads, which takes some milliseconds.
 const (
 	recentRuns    = 32
 	recentLedgers = 64
@@ -20,8 +20,8 @@ const (
 
 const nodeNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// offerExclude names the nodes that failed often in the user's recent runs, and how to keep the job off them. Whether to is the user's
-// decision. Where the job, or a word for sbatch, excludes nodes already, somebody has decided.
+// offerExclude names the nodes that failed often in the user's recent runs, and how to exclude them. The decision is the user's. If the
+// job, or a word for sbatch, already excludes nodes, the user has decided.
 func offerExclude(e *env, run *rundir.Dir, options slurm.Options, words []string, id string) {
 	if _, decided := options.Get("exclude"); decided || slices.ContainsFunc(slices.Concat(options.Extra, words), isExclude) {
 		return
@@ -45,7 +45,7 @@ func offerExclude(e *env, run *rundir.Dir, options slurm.Options, words []string
 		update = append(update, "--clusters="+cluster)
 	}
 	update = append(update, "update", "JobId="+id, "ExcNodeList="+list)
-	fmt.Fprintf(e.Err, "ddpbatch: %s failed often of late (ddpbatch account): submit with -- --exclude=%s to do without, or now: %s\n",
+	fmt.Fprintf(e.Err, "ddpbatch: %s failed often recently (ddpbatch account): submit with -- --exclude=%s to avoid them, or now: %s\n",
 		text.Few(names, 4), list, slurm.ShellJoin(update))
 }
 
@@ -54,13 +54,13 @@ func isExclude(word string) bool {
 	return strings.HasPrefix(word, "--exclude") || strings.HasPrefix(word, "-x")
 }
 
-// isNodeName reports whether a name from a file may be a node's, and means nothing to a shell.
+// isNodeName reports whether a name from a file may be that of a node, and has no special meaning for a shell.
 func isNodeName(name string) bool {
 	return name != "" && len(name) <= 255 && !strings.HasPrefix(name, "-") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(nodeNameBytes, r) })
 }
 
-// recent are the user's newest runs: of the index, which all of them are in that were submitted, or else of the run's folder.
+// recent returns the user's newest runs: those of the index, which has all submitted runs, or else of the run's directory.
 func recent(e *env, run *rundir.Dir) []*rundir.Dir {
 	if indexed := rundir.Newest(string(e.index()), recentRuns); len(indexed) > 0 {
 		return indexed

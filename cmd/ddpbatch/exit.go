@@ -21,7 +21,7 @@ import (
 	"ddpbatch/trainer"
 )
 
-// exitCode is the one place where an error becomes a number.
+// exitCode is the only place where an error becomes an exit code.
 func exitCode(err error) int {
 	var coded *exit.Error
 	var stopped launch.SignalError
@@ -52,7 +52,7 @@ func exitCode(err error) int {
 	return exit.Failed
 }
 
-// report prints err as a person reads it, and returns its code.
+// report prints err for the user, and returns its exit code.
 func report(e *env, err error) int {
 	code := exitCode(err)
 	var coded *exit.Error
@@ -65,12 +65,12 @@ func report(e *env, err error) int {
 		}
 		return code
 	}
-	fmt.Fprintf(e.Err, "ddpbatch: %s\n", text.CleanLines(err.Error())) // which may quote a file of another user's
+	fmt.Fprintf(e.Err, "ddpbatch: %s\n", text.CleanLines(err.Error())) // it may quote a file of another user
 	return code
 }
 
-// printJSON prints v as one indented JSON value. It escapes what package json leaves as it is and a terminal may obey: DEL, the control
-// characters of 8 bits, and those that change the direction of text. Names may come from another user's file.
+// printJSON prints v as one indented JSON value. It escapes characters that package json leaves unchanged but that affect terminals: DEL,
+// the 8-bit control characters, and those that change the direction of text. Names may come from another user's file.
 func printJSON(e *env, v any) error {
 	var encoded bytes.Buffer
 	enc := json.NewEncoder(&encoded)
@@ -80,7 +80,7 @@ func printJSON(e *env, v any) error {
 		return err
 	}
 	var safe strings.Builder
-	for _, r := range encoded.String() { // they can be within strings only
+	for _, r := range encoded.String() { // they can only be within strings
 		if r > '~' && text.Unsafe(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
 		} else {

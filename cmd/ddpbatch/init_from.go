@@ -16,7 +16,7 @@ import (
 	"ddpbatch/templates"
 )
 
-// writeTranslated writes the job file that a batch script or a command line comes to.
+// writeTranslated writes the job file for a batch script or a command line.
 func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 	result, err := translated(ctx, e, dir, from)
 	if err != nil {
@@ -26,7 +26,7 @@ func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 	_, warnings, err := jobfile.Parse("job.toml", e.abs(dir), []byte(result.Text), nil)
 	if err != nil {
 		return &usage.Error{
-			Message: fmt.Sprintf("what is asked for there is no job that ddpbatch runs: %v", err),
+			Message: fmt.Sprintf("ddpbatch cannot run this job: %v", err),
 			Hint:    `"ddpbatch init --list" shows jobs to start from`,
 		}
 	}
@@ -37,12 +37,12 @@ func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 	warn(e, warnings)
 	sayNext(e, path, templates.Starter{})
 	if n := result.Untranslated; n > 0 {
-		fmt.Fprintf(e.Out, "not translated: %s; comments in the file tell of each\n", words.Plural(n, "part"))
+		fmt.Fprintf(e.Out, "not translated: %s; see the comments in the file\n", words.Plural(n, "part"))
 	}
 	return nil
 }
 
-// translated makes a job file of a script, if there is a file of that name, or else of a command line.
+// translated makes a job file from a script, if a file of that name exists, or else from a command line.
 func translated(ctx context.Context, e *env, dir, from string) (translate.Result, error) {
 	options := translate.Options{Source: "a command line", Base: "."}
 	if base, err := filepath.Rel(e.abs(dir), e.Dir); err == nil { // where sbatch would be called
@@ -65,7 +65,7 @@ func translated(ctx context.Context, e *env, dir, from string) (translate.Result
 		return result, refusal(e.dir().Named(from), err)
 	case !strings.ContainsAny(strings.TrimSpace(from), " \t"):
 		return translate.Result{}, &usage.Error{
-			Message: fmt.Sprintf("there is no file %s", e.dir().Named(from)),
+			Message: fmt.Sprintf("%s does not exist", e.dir().Named(from)),
 			Hint:    `name a batch script, or a command line in quotes, such as "torchrun --nproc-per-node 8 train.py"`,
 		}
 	}
@@ -73,7 +73,7 @@ func translated(ctx context.Context, e *env, dir, from string) (translate.Result
 	return result, refusal("the command line", err)
 }
 
-// refusal says of what no job file was made, and why.
+// refusal returns the error for a script or command line from which no job file can be made.
 func refusal(what string, err error) error {
 	if err == nil {
 		return nil

@@ -22,8 +22,8 @@ import (
 	"ddpbatch/templates"
 )
 
-// newRun makes the run directory of a job: the job file as it was read, the
-// resolved spec, a copy of this program, and one of the code, unless code is nil.
+// newRun creates the run directory of a job, with the job file as it was read, the resolved spec, a copy of this program and, unless code
+// is nil, a copy of the code.
 func newRun(
 	ctx context.Context, e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string, code *codeCopy,
 ) (*rundir.Dir, error) {
@@ -33,7 +33,7 @@ func newRun(
 	}
 	binary, err := e.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program's own file: %w", err)
+		return nil, fmt.Errorf("find the file of this program: %w", err)
 	}
 	run, err := rundir.Create(rundir.CreateConfig{
 		Parent: job.RunDir, Spec: spec, JobFile: text, Binary: binary, Now: e.Now(), Code: code.writer(ctx),
@@ -44,7 +44,7 @@ func newRun(
 	return run, err
 }
 
-// checkOwn makes sure that a run that is to be acted on is the caller's.
+// checkOwn makes sure that a run to act on is the caller's.
 func checkOwn(e *env, run *rundir.Dir) error {
 	err := run.CheckOwn()
 	if err == nil {
@@ -53,11 +53,11 @@ func checkOwn(e *env, run *rundir.Dir) error {
 	return err
 }
 
-// warnExposed says where the path to a run can be changed by others. Projects are shared so, and it is not for this command to end that.
+// warnExposed warns if others can change the path to a run. Projects are shared that way, so it is only a warning.
 func warnExposed(e *env, run *rundir.Dir) {
 	if path := run.ExposedAbove(); path != "" {
-		e.log().Warn("other users can change this folder, and put a run of theirs in the place of this one; "+
-			"set run_dir to a place below a folder of your own", "folder", path)
+		e.log().Warn("other users can change this folder, and replace this run by one of theirs; "+
+			"set run_dir to a folder below one of your own", "folder", path)
 	}
 }
 
@@ -73,7 +73,7 @@ func readJob(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// loadJob reads a job file for a command that will act on it; warnings are printed, with what remarks find.
+// loadJob reads a job file for a command that acts on it. It prints warnings, including those that remarks find.
 func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (
 	*jobfile.Job, []byte, error,
 ) {
@@ -86,7 +86,7 @@ func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ..
 	return job, text, err
 }
 
-// parseJob reads a job over the defaults of the site and the user. What remarks find is among the warnings.
+// parseJob parses a job with the defaults of the site and the user. The warnings include those that remarks find.
 func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (
 	*jobfile.Job, []jobfile.Fault, error,
 ) {
@@ -99,15 +99,15 @@ func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*
 
 const clustersVariable = "SLURM_CLUSTERS"
 
-// withClusters lays SLURM_CLUSTERS over the defaults, as slurm.clusters, for a job that is to be submitted: the run keeps it, so that later
-// commands look for its jobs where they were sent, whatever the shell says then. err is passed on.
+// withClusters adds SLURM_CLUSTERS to the defaults, as slurm.clusters, for a job to submit. The run stores it, so that later commands look
+// for its jobs on these clusters even if the variable differs then. It returns err if that is not nil.
 func (e *env) withClusters(d *jobfile.Defaults, err error) (*jobfile.Defaults, error) {
 	clusters := e.get(clustersVariable)
 	if err != nil || clusters == "" {
 		return d, err
 	}
 	if !slurm.AreClusters(clusters) {
-		return nil, usage.Errorf("%s is %q: name one cluster or several, with commas between (\"a,b\"), there or in "+
+		return nil, usage.Errorf("%s is %q: name one cluster or several, separated by commas (\"a,b\"), there or in "+
 			"slurm.clusters, or unset it",
 			clustersVariable, clusters)
 	}
@@ -115,31 +115,31 @@ func (e *env) withClusters(d *jobfile.Defaults, err error) (*jobfile.Defaults, e
 		clusters)})...)
 }
 
-// fileRemarks finds what a job names and this machine does not see.
+// fileRemarks finds files that a job names and this machine does not see.
 func (e *env) fileRemarks() func(*jobfile.Job) []jobfile.Remark {
 	searchPath, _ := e.lookup("PATH")
 	return jobfile.FileRemarks(searchPath)
 }
 
-// askPatience is how long Slurm may take to tell the limits of a partition.
+// askPatience is how long Slurm may take to report the limits of a partition.
 const askPatience = 5 * time.Second
 
-// limitRemarks asks Slurm for the limits of the partitions that a job goes to, and finds what is beyond them. words are further options of
-// sbatch. Where Slurm does not answer nothing is found, and *failed says why.
+// limitRemarks asks Slurm for the limits of the job's partitions, and finds what exceeds them. words are further options of sbatch. If
+// Slurm does not answer, it finds nothing, and *failed says why.
 func (e *env) limitRemarks(ctx context.Context, words []string, failed *error) func(*jobfile.Job) []jobfile.Remark {
 	return func(job *jobfile.Job) (all []jobfile.Remark) {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
 		clusters := job.Clusters()
 		if strings.Contains(clusters, ",") {
-			*failed = fmt.Errorf("slurm.clusters = %q names several clusters, each with limits of its own", clusters)
+			*failed = fmt.Errorf("slurm.clusters = %q names several clusters, each with its own limits", clusters)
 			return nil
 		}
 		client := e.submitEnv().Slurm.On(clusters)
 		names, said := job.Partitions(words)
 		for i, name := range names {
 			if !said[i] {
-				continue // another one, or the first of several that has room
+				continue // another partition, or the first of several with enough room
 			}
 			partition, err := client.Partition(ctx, name)
 			cluster := jobfile.Cluster{Partition: partition}
@@ -161,13 +161,13 @@ func (e *env) limitRemarks(ctx context.Context, words []string, failed *error) f
 	}
 }
 
-// defaultsPlaces are where the site's and the user's own files are.
+// defaultsPlaces returns the paths of the site's and the user's own files.
 func (e *env) defaultsPlaces() defaults.Places {
 	return defaults.Places{Site: e.SiteFile, User: defaults.UserFolder(e.lookup)}
 }
 
-// parsePretend reads a job that is to be simulated. Some of its overrides are of simulate's flags, or rehearse's own, which say nothing to
-// the site; those that a person has written are checked by jobSource.
+// parsePretend parses a job to simulate. Some of its overrides come from flags of simulate or rehearse, and do not concern the site. Those
+// that the user has written are checked by jobSource.
 func parsePretend(e *env, source jobText) (*jobfile.Job, []jobfile.Fault, error) {
 	d, err := readDefaults(e)
 	if err != nil {
@@ -182,7 +182,8 @@ func readDefaults(e *env) (*jobfile.Defaults, error) {
 		places := e.defaultsPlaces()
 		d, err := places.Read()
 		if above := places.Exposed(); above != "" && err == nil {
-			e.log().Warn("other users can change this folder, and so what your jobs begin with; to end that: chmod go-w", "folder", above)
+			e.log().Warn("other users can change this folder, "+
+				"and so the defaults of your jobs; to prevent that: chmod go-w", "folder", above)
 		}
 		if err != nil && !errors.Is(err, vfs.ErrExposed) && !errors.As(err, new(jobfile.Faults)) {
 			err = &usage.Error{Message: err.Error()}
@@ -192,13 +193,13 @@ func readDefaults(e *env) (*jobfile.Defaults, error) {
 	return e.defaults.defaults, e.defaults.err
 }
 
-// readOnce is what the reading of the defaults gave.
+// readOnce is the result of reading the defaults.
 type readOnce struct {
 	defaults *jobfile.Defaults
 	err      error
 }
 
-// checkSets refuses overrides that the site forbids.
+// checkSets returns an error for overrides that the site forbids.
 func checkSets(e *env, sets []string) error {
 	if len(sets) == 0 {
 		return nil
@@ -210,18 +211,18 @@ func checkSets(e *env, sets []string) error {
 	return d.CheckSets(sets)
 }
 
-// refuseSweep refuses a sweep for a command that runs one job.
+// refuseSweep returns an error for a sweep in a command that runs one job.
 func refuseSweep(job *jobfile.Job, command string) error {
 	if job.Sweep == nil {
 		return nil
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("%s runs one job, and [sweep] makes %d of this file", command, job.Sweep.Len()),
-		Hint:    "to run the file's own values: --set sweep={}; to run all elements here: ddpbatch simulate",
+		Message: fmt.Sprintf("%s runs one job, but [sweep] makes %d from this file", command, job.Sweep.Len()),
+		Hint:    "for the file's own values use --set sweep={}; to run all elements here: ddpbatch simulate",
 	}
 }
 
-// renderScript renders a job's batch script for a run directory. words are the options that sbatch gets on its command line.
+// renderScript renders a job's batch script for a run directory. words are the options on sbatch's command line.
 func renderScript(job *jobfile.Job, runDir, template string, words []string) (string, error) {
 	if template == "" {
 		template = templates.Batch
@@ -239,17 +240,17 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	return text, nil
 }
 
-// blankScript is a batch script with the values blanked that may be secret, which is said.
+// blankScript returns a batch script with values blanked that may be secret, and says so.
 func blankScript(e *env, script string) string {
 	shown := redact.Text(script)
 	if shown != script {
-		fmt.Fprintf(e.Err, "ddpbatch: %s stands for values whose names hold KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL; "+
-			"what submit hands to sbatch has them\n", redact.Blank)
+		fmt.Fprintf(e.Err, "ddpbatch: %s replaces values whose names contain KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL; "+
+			"submit passes the real values to sbatch\n", redact.Blank)
 	}
 	return shown
 }
 
-// readTemplate reads the script template that a job names, and makes sure that it makes a script; "" is ours.
+// readTemplate reads the script template that a job names, and makes sure that it produces a script; "" means ours.
 func readTemplate(ctx context.Context, job *jobfile.Job) (string, error) {
 	if job.ScriptTemplate == "" {
 		return "", nil
@@ -268,7 +269,7 @@ func readTemplate(ctx context.Context, job *jobfile.Job) (string, error) {
 	return string(text), err
 }
 
-// unnamedRun stands for the run directory of a job that is not submitted: submit makes it, and knows its real name.
+// unnamedRun returns a placeholder for the run directory of a job that is not submitted, because only submit chooses its name.
 func unnamedRun(job *jobfile.Job) string {
 	return filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxxxxxx")
 }
@@ -278,6 +279,6 @@ func withTemplate(e *env, c *cli.Context, sets []string) []string {
 	if c.String(templateFlagName) == "" {
 		return sets
 	}
-	quoted, _ := json.Marshal(e.abs(c.String(templateFlagName))) // JSON's text is TOML's, too
+	quoted, _ := json.Marshal(e.abs(c.String(templateFlagName))) // JSON's text is also TOML's
 	return append(slices.Clip(sets), "script_template="+string(quoted))
 }

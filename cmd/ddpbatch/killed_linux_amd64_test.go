@@ -176,7 +176,7 @@ func TestKilledResumeLosesNoJob(t *testing.T) {
 		}
 		q.says("mode", "refuse")
 		if code, _, errs := q.run(parent, "resume", run); code == 0 ||
-			!strings.Contains(errs, "was killed before it was done with this run") || !strings.Contains(errs, "resume by process") {
+			!strings.Contains(errs, "was killed while it had claimed this run") || !strings.Contains(errs, "resume by process") {
 			t.Errorf("%s: the one that was killed is not named: %d, %s", mode, code, errs)
 		}
 		q.rights(parent, run)

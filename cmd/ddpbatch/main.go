@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	release := holdSignals(os.Args) // first of all
+	release := holdSignals(os.Args) // before anything else
 	ctx, stop := withSignals(context.Background(), os.Stderr)
 	e := osEnv()
 	e.Release = release

@@ -58,9 +58,9 @@ func TestReleaseRefuses(t *testing.T) {
 		refuses("is not a version", version)
 	}
 	write("new.go", "package main\n")
-	refuses("take away: ?? new.go", "1.2.0")
+	refuses("remove: ?? new.go", "1.2.0")
 	git("add", "-A")
-	refuses("take away: A  new.go", "--check", "1.2.0")
+	refuses("remove: A  new.go", "--check", "1.2.0")
 	git("commit", "--quiet", "-m", "two")
 	write(".git/info/exclude", "dist\n")
 	write("dist/1.2.0/SHA256SUMS", "")

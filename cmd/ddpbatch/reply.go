@@ -22,7 +22,7 @@ import (
 )
 
 // A reply is the one object that a command with --json prints. Until then it holds back what the command writes to standard error, which
-// are the object's warnings.
+// becomes the object's warnings.
 type reply struct {
 	stderr io.Writer
 
@@ -31,7 +31,7 @@ type reply struct {
 	over bool // nothing is held back any more
 }
 
-// Write is what the command writes to standard error.
+// Write takes what the command writes to standard error.
 func (r *reply) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *reply) Write(p []byte) (int, error) {
 	return r.held.Write(p)
 }
 
-// warnings ends the holding back; it returns what was held, a text for each line.
+// warnings ends the holding back, and returns what was held, one text per line.
 func (r *reply) warnings() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +57,7 @@ func (r *reply) warnings() []string {
 	return list
 }
 
-// release writes what is held still: no object has it.
+// release writes what is still held, because no object contains it.
 func (r *reply) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,17 +66,17 @@ func (r *reply) release() {
 	r.held.Reset()
 }
 
-// checkJSONAlone refuses flags that want another output than --json.
+// checkJSONAlone returns an error for flags that request another output than --json.
 func checkJSONAlone(c *cli.Context, others ...string) error {
 	for _, other := range others {
 		if c.Bool("json") && c.Bool(other) {
-			return &usage.Error{Message: "--json and --" + other + " want different outputs", Hint: "leave one of them out"}
+			return &usage.Error{Message: "--json and --" + other + " request different outputs", Hint: "leave one of them out"}
 		}
 	}
 	return nil
 }
 
-// replying does what a command is for. With --json it has a reply to print, and where it ends without, its warnings come out as always.
+// replying runs a command. With --json it has a reply to print. If the command ends without one, its warnings are printed as usual.
 func (e *env) replying(asJSON bool, do func(e *env) error) error {
 	if !asJSON {
 		return do(e)
@@ -93,17 +93,17 @@ type request struct {
 	Summary string         `json:"summary"`
 	Nodes   int            `json:"nodes"`
 	Nproc   any            `json:"nproc_per_node"` // a number, a list of them, or a word, as in a job file
-	Slurm   map[string]any `json:"slurm"`          // options of [slurm], by sbatch's names; true for one without a value
-	Sbatch  []string       `json:"sbatch"`         // further words for sbatch
+	Slurm   map[string]any `json:"slurm"`          // options of [slurm], by sbatch's names; true for an option without a value
+	Sbatch  []string       `json:"sbatch"`         // further arguments for sbatch
 	Set     []string       `json:"set"`            // overrides
 
-	Arrays [][]string `json:"arrays,omitempty"` // of a sweep that is several: for each the words that ask for it
+	Arrays [][]string `json:"arrays,omitempty"` // of a sweep of several arrays: sbatch's arguments for each
 
-	Elements int `json:"elements"` // of its array, or its sweep; 0: it is none
-	Links    int `json:"links"`    // of its chain; 0: it is none
+	Elements int `json:"elements"` // number of elements of its array or sweep; 0: neither
+	Links    int `json:"links"`    // number of links of its chain; 0: not a chain
 }
 
-// requestOf is what a job asks for. Values that may be secret are blanked.
+// requestOf returns what a job requests. Values that may be secret are blanked.
 func requestOf(job *jobfile.Job, sets, words []string) request {
 	r := request{
 		Summary: job.Summary(), Nodes: job.Nodes(), Nproc: nprocJSON(job.Launch.NprocPerNode),
@@ -123,7 +123,7 @@ func requestOf(job *jobfile.Job, sets, words []string) request {
 	return r
 }
 
-// withArrays adds what asks for the arrays of a sweep that is several.
+// withArrays adds the arrays of a sweep that consists of several.
 func (r request) withArrays(pieces []submission.Piece) request {
 	for _, piece := range pieces {
 		r.Arrays = append(r.Arrays, piece.Words)
@@ -131,7 +131,7 @@ func (r request) withArrays(pieces []submission.Piece) request {
 	return r
 }
 
-// nprocJSON is a number of ranks as a job file has it.
+// nprocJSON returns a number of ranks in the form of a job file.
 func nprocJSON(n launch.Nproc) any {
 	switch {
 	case n.Word != "":
@@ -142,13 +142,14 @@ func nprocJSON(n launch.Nproc) any {
 	return n.Counts
 }
 
-// blankedSets are overrides, never null. A value in which something may be secret is blanked as a whole: of a list each item may be.
+// blankedSets returns overrides, never nil. A value that contains a possible secret is blanked as a whole, because any item of a list may
+// be one.
 func blankedSets(sets []string) []string {
 	list := make([]string, len(sets))
 	for i, set := range sets {
 		list[i] = set
 		key := jobfile.SetKey(set)
-		ofTable := strings.Contains(set, "{") && redact.Named(set) // whose keys may be written in many ways
+		ofTable := strings.Contains(set, "{") && redact.Named(set) // its keys may be written in many ways
 		if redact.Named(key) || ofTable || redact.Text(set) != set || givesByFlag(set) {
 			list[i] = key + "=" + redact.Blank
 		}
@@ -156,7 +157,7 @@ func blankedSets(sets []string) []string {
 	return list
 }
 
-// givesByFlag reports whether an override has a word that may be secret behind a flag which says so.
+// givesByFlag reports whether an override has a possible secret after a flag whose name says so.
 func givesByFlag(set string) bool {
 	items := strings.FieldsFunc(set, func(r rune) bool { return strings.ContainsRune(" \t\n,[]=\"'", r) })
 	for i, item := range items {
@@ -167,9 +168,9 @@ func givesByFlag(set string) bool {
 	return false
 }
 
-// jobReply is what each command replies that has to do with one job.
+// jobReply is the reply of every command that concerns one job.
 type jobReply struct {
-	Jobs     []string `json:"jobs"` // ids: one, or those of all links of a chain, or none
+	Jobs     []string `json:"jobs"` // IDs: one, or those of all links of a chain, or none
 	Name     string   `json:"name"`
 	RunDir   string   `json:"run_dir"`
 	Asked    request  `json:"asked"`
@@ -177,22 +178,22 @@ type jobReply struct {
 	Cluster  string   `json:"cluster,omitempty"` // of Jobs; empty: the default cluster
 }
 
-// scriptReply is that of a command which shows a batch script.
+// scriptReply is the reply of a command that shows a batch script.
 type scriptReply struct {
 	jobReply
 	Script string   `json:"script"`                  // with values blanked that may be secret
-	Sbatch []string `json:"command,omitempty"`       // that would submit it
-	Later  []string `json:"later_command,omitempty"` // of a chain: that would submit each link after the first, with ID:... for the ids
+	Sbatch []string `json:"command,omitempty"`       // the command that would submit it
+	Later  []string `json:"later_command,omitempty"` // of a chain: for each later link, with ID:... for the IDs
 }
 
-// endReply is that of a command in which a job ran to its end.
+// endReply is the reply of a command in which a job ran to its end.
 type endReply struct {
 	jobReply
-	Exit int      `json:"exit"` // the command's
+	Exit int      `json:"exit"` // of the command
 	Ends []runEnd `json:"ends"`
 }
 
-// runEnd is how the newest attempt of a run ended, or of an element of an array.
+// runEnd is the end of the newest attempt of a run, or of an element of an array.
 type runEnd struct {
 	Job     string `json:"job"`
 	RunDir  string `json:"run_dir"`
@@ -201,11 +202,11 @@ type runEnd struct {
 	Exit    int    `json:"exit"`
 	Step    int64  `json:"step"`
 	Message string `json:"message"`
-	Link    int    `json:"link"`  // of a chain: which link that attempt was of, from 1; else 0
-	Links   int    `json:"links"` // of the chain
+	Link    int    `json:"link"`  // of a chain: the link of that attempt, from 1; otherwise 0
+	Links   int    `json:"links"` // number of links of the chain
 }
 
-// endsOf are the ends of a run, or of the elements that a whole array has.
+// endsOf returns the ends of a run, or of the elements of a whole array.
 func endsOf(run *rundir.Dir) (ends []runEnd, err error) {
 	all, err := run.Elements()
 	if err != nil {
@@ -233,7 +234,7 @@ func endsOf(run *rundir.Dir) (ends []runEnd, err error) {
 	return ends, nil
 }
 
-// linkOfAttempt is which link of a chain a run's attempt was of, and of how many; zeros where it was of none.
+// linkOfAttempt returns which link of a chain a run's attempt belonged to, and the number of links; zeros if it is not a chain.
 func linkOfAttempt(d *rundir.Dir, attempt int) (link, links int, err error) {
 	history, err := d.Ledger()
 	for _, event := range history {
@@ -244,7 +245,7 @@ func linkOfAttempt(d *rundir.Dir, attempt int) (link, links int, err error) {
 	return link, links, err
 }
 
-// inProcess runs a job in this process. With --json what the job prints goes to standard error, and the reply is how it ended.
+// inProcess runs a job in this process. With --json what the job prints goes to standard error, and the reply says how it ended.
 func (e *env) inProcess(run *rundir.Dir, job *jobfile.Job, do func(e *env) error) error {
 	if e.reply == nil {
 		return do(e)
@@ -267,7 +268,7 @@ func (e *env) inProcess(run *rundir.Dir, job *jobfile.Job, do func(e *env) error
 	}))
 }
 
-// sentences is the handler of a log that a reply holds: a line of text for each warning.
+// sentences is a log handler for the log that a reply holds: one line of text per warning.
 type sentences struct {
 	to    io.Writer
 	attrs []slog.Attr

@@ -64,7 +64,7 @@ nproc_per_node = [2, 1]
 		}
 		warnings, _ := got["warnings"].([]any)
 		if len(warnings) != 1 ||
-			!strings.HasPrefix(warnings[0].(string), "job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
+			!strings.HasPrefix(warnings[0].(string), "job "+id+" will not start in its present form: Slurm's reason is PartitionConfig; ") {
 			t.Errorf("%s: warnings %q", id, warnings)
 		}
 		if id == "500" {
@@ -136,7 +136,7 @@ func TestReplyOfAFailureIsItsSentence(t *testing.T) {
 	for _, args := range [][]string{{"submit", "job.toml", "--parsable"}, {"submit", "job.toml", "--follow"},
 		{"resume", "500", "--follow"}} {
 		if code, out, errs := q.run(parent, append(args, "--json")...); code != exit.Usage || out != "" ||
-			!strings.Contains(errs, "want different outputs") {
+			!strings.Contains(errs, "request different outputs") {
 			t.Errorf("%s --json: %d, %q, %q", args, code, out, errs)
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"strings"
 )
 
-// A roffPage is a manual page being written, in the macros of man(7).
+// A roffPage builds a manual page with the macros of man(7).
 type roffPage struct{ strings.Builder }
 
-// roffText escapes what roff would obey. A dash stays a dash, as it stands before flags.
+// roffText escapes what roff would interpret. A dash stays a dash, because it precedes flags.
 var roffText = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ", "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`)
 
 // request writes a line that begins with a macro.
@@ -19,17 +19,17 @@ func (p *roffPage) request(macro string, words ...string) {
 	p.WriteByte('\n')
 }
 
-// roffWidth is how long a line of the source may be.
+// roffWidth is the greatest length of a line of the source.
 const roffWidth = 78
 
-// prose writes text in lines of that length, which roff fills anew.
+// prose writes text in lines of that length, which roff fills again.
 func (p *roffPage) prose(text string) {
 	var line string
 	for word := range strings.FieldsSeq(text) {
 		word = roffText.Replace(word)
 		if line == "" {
 			if word[0] == '.' {
-				word = `\&` + word // it would be a request
+				word = `\&` + word // otherwise it would be a request
 			}
 			line = word
 			continue
@@ -48,25 +48,25 @@ func (p *roffPage) prose(text string) {
 	}
 }
 
-// endsSentence: roff wants a sentence to end its line.
+// endsSentence reports whether line ends a sentence, which in roff must end a line.
 func endsSentence(line string) bool {
 	return strings.HasSuffix(line, ".") && !strings.HasSuffix(line, "..")
 }
 
-// paragraph begins a new one.
+// paragraph begins a new paragraph.
 func (p *roffPage) paragraph(text string) {
 	p.request("PP")
 	p.prose(text)
 }
 
-// item writes a tag in bold, and indented below it what it is.
+// item writes a tag in bold, and its indented description below.
 func (p *roffPage) item(tag, text string) {
 	p.request("TP")
 	p.request("B", tag)
 	p.prose(text)
 }
 
-// lines writes lines as they are.
+// lines writes lines unchanged.
 func (p *roffPage) lines(text string) {
 	p.WriteString(".in +4n\n")
 	p.request("EX")

@@ -16,9 +16,8 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// withSignals returns a context that the first INT, TERM or HUP cancels, with the
-// signal as its cause. A hang-up that the process was started to ignore (nohup) stays ignored. Slurm sends TERM two or three times, so only
-// a second Ctrl-C means now: the program then ends at once with 130.
+// withSignals returns a context that the first INT, TERM or HUP cancels, with the signal as its cause. If the process was started to ignore
+// hang-ups (nohup), they stay ignored. Slurm sends TERM two or three times, so only a second Ctrl-C ends the program at once, with 130.
 func withSignals(parent context.Context, w io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 8)
@@ -34,7 +33,7 @@ func withSignals(parent context.Context, w io.Writer) (ctx context.Context, stop
 			case s := <-signals:
 				cancel(launch.SignalError{Sig: s.(syscall.Signal)})
 				if s == syscall.SIGINT && presses.again(time.Now()) {
-					fmt.Fprintln(w, "ddpbatch: interrupted twice: leaving at once")
+					fmt.Fprintln(w, "ddpbatch: interrupted twice: exiting at once")
 					os.Exit(exit.Interrupted)
 				}
 			case <-done:
@@ -49,14 +48,14 @@ func withSignals(parent context.Context, w io.Writer) (ctx context.Context, stop
 	}
 }
 
-// samePress is the time within which several INTs are one wish: timeout(1) signals its child and then the
-// whole group, and wrappers hand on what the terminal has sent already.
+// samePress is the time within which several INTs count as one: timeout(1) signals its child and then the whole group, and wrappers pass on
+// what the terminal has already sent.
 const samePress = 250 * time.Millisecond
 
 // keyPresses counts Ctrl-C.
 type keyPresses struct{ first time.Time }
 
-// again takes note of an INT, and tells whether it is another one than the first.
+// again records an INT, and reports whether it is a second one.
 func (k *keyPresses) again(now time.Time) bool {
 	if k.first.IsZero() {
 		k.first = now
@@ -64,25 +63,25 @@ func (k *keyPresses) again(now time.Time) bool {
 	return now.Sub(k.first) > samePress
 }
 
-// tolerateClosedPipes makes a write to a closed pipe an error, as elsewhere, on stdout and stderr too: what nobody
-// reads any more is no reason to end a run. (signal.Ignore would be inherited by the workers.)
+// tolerateClosedPipes makes a write to a closed pipe an error on stdout and stderr too, as it is elsewhere: a run should not end because
+// nobody reads its output any more. (The workers would inherit signal.Ignore.)
 func tolerateClosedPipes() (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGPIPE)
 	return func() { signal.Stop(signals) }
 }
 
-// stopSignals are what stops a run where --signals-to-handle does not say, as under torchrun.
+// stopSignals stop a run by default, as under torchrun; see --signals-to-handle.
 var stopSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 
-// signalPlan is what each signal means to an agent. What is in neither has the system's own effect, but for USR1.
+// signalPlan says what each signal means to an agent. Other signals keep the system's default effect, except for USR1.
 type signalPlan struct {
 	stop []syscall.Signal
 	warn syscall.Signal // 0: none
 }
 
-// signalPlanOf: a signal that --signals-to-handle names stops the run, even the one that otherwise warns it. A hang-up that this process
-// was started to ignore (nohup) stays ignored unless it is named.
+// signalPlanOf returns the plan for the options: a signal that --signals-to-handle names stops the run, even the one that otherwise warns
+// it. If this process was started to ignore hang-ups (nohup), they stay ignored unless HUP is named.
 func signalPlanOf(o *torchrun.Options, warn syscall.Signal) signalPlan {
 	p := signalPlan{stop: stopSignals, warn: warn}
 	if o.Has("signals-to-handle") {
@@ -98,14 +97,14 @@ func signalPlanOf(o *torchrun.Options, warn syscall.Signal) signalPlan {
 	return p
 }
 
-// listen begins to hear signals as p has it. The context ends with the first signal that stops (a launch.SignalError is its cause), warned
-// receives for each warning. What main does about INT, TERM and HUP is changed as far as p differs, until the process ends; where main has
-// ended parent for what is a warning, that was one.
+// listen begins to handle signals according to p. The first signal that stops the run ends the context, with a launch.SignalError as its
+// cause. warned receives a value for each warning. Where p differs from what main does about INT, TERM and HUP, that is changed until the
+// process ends. If main has ended parent because of a signal that is a warning in p, it counts as a warning.
 func (p signalPlan) listen(parent context.Context, note func(format string, args ...any)) (ctx context.Context,
 	warned <-chan struct{}, end func()) {
 	signals := make(chan os.Signal, 8)
 	for _, sig := range stopSignals {
-		// main has asked for some of them, and only a reset takes that back
+		// main has requested some of them, and only a reset undoes that
 		if !slices.Contains(p.stop, sig) && !signal.Ignored(sig) {
 			signal.Reset(sig)
 		}
@@ -120,7 +119,7 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 	warnNow := func() {
 		select {
 		case warnings <- struct{}{}:
-		default: // one that is not read yet says the same
+		default: // an unread warning says the same
 		}
 	}
 	leave := context.AfterFunc(parent, func() {
@@ -143,7 +142,7 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 				case sig == p.warn:
 					warnNow()
 				default:
-					note("USR1 changes nothing (--signals-to-handle SIGUSR1,... makes it stop the run)")
+					note("USR1 has no effect (--signals-to-handle SIGUSR1,... makes it stop the run)")
 				}
 			case <-done:
 				return
@@ -159,9 +158,9 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 	}
 }
 
-// holdSignals keeps a warning from being lost that comes before an agent knows what each signal means: until then files on a shared file
-// system are read. Go takes no note of USR1 and USR2 that nobody asks for; for what main asks for, see listen. release hands on what came
-// meanwhile; nil of other commands.
+// holdSignals keeps a warning from being lost before an agent knows what each signal means, because it first reads files on a shared file
+// system. Go ignores USR1 and USR2 unless they are requested; for those that main requests, see listen. release delivers the signals that
+// arrived meanwhile; it is nil for other commands.
 func holdSignals(args []string) (release func()) {
 	if len(args) < 2 || args[1] != "run" {
 		return nil
@@ -173,7 +172,7 @@ func holdSignals(args []string) (release func()) {
 		for {
 			select {
 			case s := <-held:
-				syscall.Kill(os.Getpid(), s.(syscall.Signal)) // as if it came now
+				syscall.Kill(os.Getpid(), s.(syscall.Signal)) // as if it arrived now
 			default:
 				return
 			}

@@ -174,7 +174,7 @@ func TestSignalsStopOrWarnAsPlanned(t *testing.T) {
 	eventually(t, testkit.Patience, "USR1 is noted", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return len(noted) == 1 && strings.Contains(noted[0], "USR1 changes nothing")
+		return len(noted) == 1 && strings.Contains(noted[0], "USR1 has no effect")
 	})
 	if ctx.Err() != nil {
 		t.Fatalf("stopped by what does not stop: %v", context.Cause(ctx))
@@ -258,7 +258,7 @@ func TestRunSurvivesWarnings(t *testing.T) {
 	cmd, stderr, done := runOf(t)
 	cmd.Process.Signal(syscall.SIGUSR2)
 	cmd.Process.Signal(syscall.SIGUSR1)
-	eventually(t, testkit.Patience, "the agent has heard both", func() bool { return strings.Contains(stderr(), "USR1 changes nothing") })
+	eventually(t, testkit.Patience, "the agent has heard both", func() bool { return strings.Contains(stderr(), "USR1 has no effect") })
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 	cmd.Process.Signal(syscall.SIGHUP)
 	cmd.Process.Signal(syscall.SIGUSR1) // which is heard after it
 	eventually(t, testkit.Patience, "the agent has lived through it",
-		func() bool { return strings.Contains(text.String(), "USR1 changes nothing") })
+		func() bool { return strings.Contains(text.String(), "USR1 has no effect") })
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

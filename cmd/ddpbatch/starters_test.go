@@ -69,7 +69,7 @@ func TestStartersRunUnderSimulate(t *testing.T) {
 			}
 			dir := t.TempDir()
 			out := initStarter(t, dir, s.Name)
-			if (s.Bring != "") != strings.Contains(out, "\nbring:     "+s.Bring) || (s.Bring != "") != (row.torch || row.bring != nil) {
+			if (s.Bring != "") != strings.Contains(out, "\nyou need:  "+s.Bring) || (s.Bring != "") != (row.torch || row.bring != nil) {
 				t.Errorf("init says %s", out)
 			}
 			if row.bring != nil {
@@ -227,7 +227,7 @@ func TestInitWritesAllOrNothing(t *testing.T) {
 		bring(t, dir, there, []byte("mine"))
 		cmd, out := command(dir, "init", "--template", "torchrun")
 		err := cmd.Run()
-		if cmd.ProcessState.ExitCode() != exit.Usage || !strings.Contains(out.String(), filepath.Join(dir, there)+" is there already") {
+		if cmd.ProcessState.ExitCode() != exit.Usage || !strings.Contains(out.String(), filepath.Join(dir, there)+" already exists") {
 			t.Errorf("%s is there: %v, %s", there, err, out)
 		}
 		entries, err := os.ReadDir(dir)

@@ -101,7 +101,7 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{"nproc_per_node = 4", `command = ["python3", "-u", "t.py"]`, "# line 3: left out: time: "}, ""},
 		"time": {"#SBATCH -N1\ntime srun python t.py\n", []string{"# line 3: left out: time: "}, ""},
 		"cores for each GPU": {"#SBATCH -N1 --ntasks-per-node=2 --cpus-per-gpu=8 -G4\nsrun --ntasks-per-node=4 python t.py\n",
-			[]string{"cpus_per_gpu = 8"}, "a core each"},
+			[]string{"cpus_per_gpu = 8"}, "one core each"},
 	} {
 		result, err := Script("#!/bin/bash\n"+c.script, Options{Source: "x", Name: "x", Base: "."})
 		if err != nil {
