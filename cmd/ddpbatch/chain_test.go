@@ -191,7 +191,7 @@ func TestAfterWhatCannotBe(t *testing.T) {
 		{"12+1", "", "name the whole heterogeneous job: 12"},
 		{"400:ok", "", "this can no longer happen: the run has ended as CANCELLED"},
 		{run + ":ok", "", "this can no longer happen: the run has ended as CANCELLED"},
-		{"450", either, "cannot all be asked of Slurm"},
+		{"450", either, "cannot be joined with the other conditions"},
 	} {
 		args := []string{"submit", "job.toml", "--set", "run_dir=.", "--after", row.after}
 		if row.set != "" {

@@ -163,13 +163,13 @@ func TestSubmitGivesBackWhatSlurmRefused(t *testing.T) {
 				fakeslurm.ClaimByOther(w.t, w.run)
 				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { w.t.Error("writes the script"); return nil }
 			},
-			says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 1,
+			says: "nothing was submitted: this process was stopped too long", code: exit.Usage, nodes: 1,
 		},
 		"another command's, which has it since the script": { // of whom the spec is by then
 			prepare: func(w *world, r *Resumer) {
 				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { fakeslurm.ClaimByOther(w.t, w.run); return nil }
 			},
-			says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 2,
+			says: "nothing was submitted: this process was stopped too long", code: exit.Usage, nodes: 2,
 		},
 		"another command's, which has it since sbatch": {
 			prepare: func(w *world, _ *Resumer) { w.First("sbatch", w.LinesClaimByOther(w.run)) },

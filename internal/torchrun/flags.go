@@ -12,8 +12,8 @@ import (
 	"ddpbatch/mpi/launch/reach"
 )
 
-// Flags are run's flags: torchrun's of all versions up to 2.9, that of torch.distributed.launch, and ddpbatch's own. docs/cli/run.md lists the
-// differences.
+// Flags are run's flags: torchrun's of all versions up to 2.9, that of torch.distributed.launch, and ddpbatch's own. docs/cli/run.md lists
+// the differences.
 var Flags = slices.Concat(nodeFlags, commandFlags, outputFlags, endFlags, idleFlags)
 
 // nodeFlags set how many nodes and workers there are, and how they meet.

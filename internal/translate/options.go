@@ -156,6 +156,6 @@ func (t *translation) requeueKeys() {
 	case requeues && !never:
 		t.requeue.put("on", []string{"preempt", "node"}, `when Slurm requeues; add "timeout" for a program that saves and resumes`)
 	default:
-		t.requeue.put("on", []string{}, `the script does not requeue; ["preempt", "timeout", "node"] for a program that saves and resumes`)
+		t.requeue.put("on", []string{}, `no requeue is requested; ["preempt", "timeout", "node"] for a program that saves and resumes`)
 	}
 }

@@ -1,8 +1,8 @@
 // Command bench runs ddpbatch's collectives and those of other libraries on this machine, in turn, and
 // compares them row by row. scripts/bench-peers builds and starts it, in the root of the repository.
 //
-// Each side is timed by its own small program, and all by the same method, which docs/cli/bench.md describes ("bench"): ours by `ddpbatch bench`,
-// MPI libraries by peers/mpi.c, PyTorch by peers/gloo.py.
+// Each side is timed by its own small program, and all by the same method, which docs/cli/bench.md describes: ours by `ddpbatch bench`, MPI
+// libraries by peers/mpi.c, PyTorch by peers/gloo.py.
 package main
 
 import (
