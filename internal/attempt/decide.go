@@ -14,7 +14,7 @@ import (
 //	a later start, or another job, has begun one  | -       | -                | 93                        | -
 //	the run is done                               | Finish  | -                | 0                         | 0
 //	requeue.on, budget or no progress forbid it   | GiveUp  | give-up          | the worker's; 93 for a 75 | 93
-//	a person has cancelled the job                | GiveUp  | give-up          | as above                  | 93
+//	a person has canceled the job                 | GiveUp  | give-up          | as above                  | 93
 //	the simulated Slurm forbids it                | GiveUp  | give-up          | as above                  | -
 //	the job is a link of a chain that timed out   | EndLink | link-end         | 75                        | the next link
 //	none of these                                 | Requeue | requeue          | 75                        | begins

@@ -16,7 +16,7 @@ type Summary struct {
 	Lost       map[string]float64 `json:"lost"` // by cause
 	Unknown    float64            `json:"unknown"`
 	Other      float64            `json:"other"`
-	Total      float64            `json:"total"`   // without queueing
+	Total      float64            `json:"total"`   // without queuing
 	Goodput    *float64           `json:"goodput"` // the productive share of Total minus Unknown, 0 to 1; nil: all is Unknown
 }
 

@@ -54,7 +54,7 @@ func NamedNodes(hostlist string) ([]Node, error) {
 	return nodes, nil
 }
 
-// Release is a release of Slurm whose behaviour is imitated. The zero value means Slurm2205.
+// Release is a release of Slurm whose behavior is imitated. The zero value means Slurm2205.
 type Release string
 
 // The releases whose behavior was recorded.
