@@ -81,7 +81,7 @@ func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	return &exit.Error{Code: code, Err: errors.Join(failed...)}
 }
 
-// cancelReply is what was cancelled, in JSON (docs/cli/json.md).
+// cancelReply is what was canceled, in JSON (docs/cli/json.md).
 type cancelReply struct {
 	Jobs     []string       `json:"jobs"`
 	Runs     []cancelledRun `json:"runs"`

@@ -3,7 +3,7 @@
 //
 // Four mechanisms ensure that, each for what the previous one cannot reach:
 //
-//   - [Process]: a child leads its own process group. The group is signalled as a whole, and killed when its leader ends. The leader
+//   - [Process]: a child leads its own process group. The group is signaled as a whole, and killed when its leader ends. The leader
 //     is killed when this process ends, even by KILL.
 //   - [SweepOrphans]: a process that left the group still has the cookie of the run in its environment.
 //   - [Subreaper]: a process that cleared or overwrote its environment becomes a child of this process when its own parent ends, and
@@ -14,8 +14,8 @@
 // groups and cookies, and orphans go to the next subreaper above, or to init. Slurm kills them with its step, by the step's cgroup. A
 // subreaper that started the agents kills them by [SweepAdopted].
 //
-// No signal goes to a number that may belong to another process by now. A group is signalled while its leader has not been reaped, or by a
-// member of the group. A process is signalled by a pidfd, after it was examined again. Kernels before Linux 5.3 have no pidfd, so that a
+// No signal goes to a number that may belong to another process by now. A group is signaled while its leader has not been reaped, or by a
+// member of the group. A process is signaled by a pidfd, after it was examined again. Kernels before Linux 5.3 have no pidfd, so that a
 // short time between the check and the signal remains.
 //
 // The other functions report what processes do ([Handles], [Usages], [IsGo]) and why one was killed ([ReadMemory]).

@@ -142,7 +142,7 @@ func (p *Process) Err() error {
 
 // Warn sends sig only to processes of the child's group that have a handler for it, as the signal would kill the others. It goes to the
 // leader, or else, on each branch below it, to the first process with a handler. So the program behind a shell receives it, and the helpers
-// of a program with a handler do not. Warn returns the number of processes that it signalled; 0 means that none has a handler.
+// of a program with a handler do not. Warn returns the number of processes that it signaled; 0 means that none has a handler.
 func (p *Process) Warn(sig syscall.Signal) (sent int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -97,7 +97,7 @@ func mendable(c Cause) bool {
 
 // WasCancelled reports whether a person has asked for the end of the job that began last (ddpbatch cancel), even if that was before
 // it began. A resume takes the cancel back. A resume of only another element of an array does not, nor does the event that records
-// the cancelled job itself.
+// the canceled job itself.
 func WasCancelled(ledger []rundir.Event) bool {
 	job := ""
 	for _, e := range ledger {
@@ -124,7 +124,7 @@ func WasCancelled(ledger []rundir.Event) bool {
 	return cancelled
 }
 
-// covers reports whether job is the cancelled job, or an element of that array.
+// covers reports whether job is the canceled job, or an element of that array.
 func covers(cancelled, job string) bool {
 	return job == cancelled || strings.HasPrefix(job, cancelled+"_")
 }

@@ -54,7 +54,7 @@ type endWatch struct {
 	end    time.Time     // zero: never, or unknown
 	lead   time.Duration // 0: only a signal leads to a warning
 	why    string        // why the lead differs from the policy's: the end of a sentence, or ""
-	early  bool          // Slurm has signalled before the warning was due
+	early  bool          // Slurm has signaled before the warning was due
 	silent bool          // the trainer checks this end itself
 }
 
