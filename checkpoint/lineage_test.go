@@ -283,7 +283,8 @@ func TestOutrankedAttemptEndsBeforeItTrains(t *testing.T) {
 		for _, step := range []int64{100, 110} {
 			_, err := d.NewDraft(t.Context(), step)
 			wantErr(t, what, err, ErrFenced)
-			if !strings.Contains(err.Error(), "attempt 5 of the run has begun, without a checkpoint") || !strings.Contains(err.Error(), "end this one") {
+			if !strings.Contains(err.Error(), "attempt 5 of the run has begun, without a checkpoint") ||
+				!strings.Contains(err.Error(), "end this one") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
