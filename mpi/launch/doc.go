@@ -42,7 +42,7 @@
 //
 // A warning (AgentConfig.Warn, a stop file, a near deadline) asks workers to save and exit with 75. Each agent creates the stop file that
 // its workers look for, and sends WarnSignal to those processes that have a handler for it, now or later. A process that dies of it
-// nevertheless was about to end, and counts as exit code 75. The warning stops nobody, but from then on a failure does not lead to a
+// nevertheless was about to end, and counts as exit code 75. The warning stops no worker, but from then on a failure does not lead to a
 // restart.
 //
 // With AgentConfig.HangAfter, agents watch for signs of life of their workers (package watch) and report to agent 0 when there are none.

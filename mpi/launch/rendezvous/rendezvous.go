@@ -45,7 +45,7 @@ type Rendezvous struct {
 	closer func() error
 	localNetwork
 	workerAddr string  // the address at which this agent's workers can be reached
-	agent0Addr string  // the address by which agent 0 was reached from this node; "": nobody needed it
+	agent0Addr string  // the address by which agent 0 was reached from this node; "": not needed
 	First      *Layout // of this agent's first round
 
 	// At agent 0 only.
@@ -181,7 +181,7 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 		why, wait := r.whyImpossible(able, rejecting)
 		enough := why == nil && able >= c.MinCount
 		switch {
-		case able == c.Count, enough && able+len(rejecting) >= c.Count: // nobody else is expected
+		case able == c.Count, enough && able+len(rejecting) >= c.Count: // no other agent is expected
 			return nil
 		case why == nil:
 			giveUp = nil
@@ -368,7 +368,7 @@ func (r *Rendezvous) Secret() auth.Secret { return r.cfg.Secret }
 // WorkerAddr is the address at which this node's workers can be reached.
 func (r *Rendezvous) WorkerAddr() string { return r.workerAddr }
 
-// Agent0Addr is the address by which agent 0 was reached from this node; "": nobody needed it.
+// Agent0Addr is the address by which agent 0 was reached from this node; "": not needed.
 func (r *Rendezvous) Agent0Addr() string { return r.agent0Addr }
 
 // Store is the store that the agents of the run share.

@@ -23,7 +23,7 @@ type Rendezvous interface {
 
 	MasterAddr(l *rendezvous.Layout) string      // the MASTER_ADDR of a round's workers
 	WorkerAddr() string                          // the address at which this node's workers can be reached
-	Agent0Addr() string                          // the address by which agent 0 was reached from this node; "": nobody needed it
+	Agent0Addr() string                          // the address by which agent 0 was reached from this node; "": not needed
 	WorkerInterface() (name string, chosen bool) // the interface that leads this node's workers to the others; "": not known
 
 	// These are for agent 0, and about a round's participants.
