@@ -167,7 +167,7 @@ func TestFindOfOtherEnds(t *testing.T) {
 		"the first of a chain": {Death{Exit: 1, Tail: during(quota, raised("SaveError: nothing"))}, "quota",
 			"SaveError: nothing", false},
 		"infrastructure is not a bug": {Death{Exit: 1, Tail: raised(noSpace)}, "file system full", noSpace, false},
-		"a line below the first":   {Death{Exit: 1, Tail: raised("KeyError: 'x'", noSpace)}, "file system full", "KeyError: 'x'", false},
+		"a line below the first":      {Death{Exit: 1, Tail: raised("KeyError: 'x'", noSpace)}, "file system full", "KeyError: 'x'", false},
 	} {
 		got := Find(test.death)
 		if got.Name != test.cause || got.Error != test.error || (got.Trace != "") != test.trace {

@@ -30,8 +30,8 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 		{"another node", Config{Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5"}, ""},
 		{"unknown", Config{Network: Network{MasterAddr: "n1"}}, nil, ""}, // as the tries say
 		{"itself", Config{Network: Network{MasterAddr: "n1"}}, []string{"::ffff:127.0.1.1"},
-				"n1 resolves to 127.0.1.1 on n2, which is n2 itself and not another node; correct the name there (/etc/hosts), " +
-					"use an address, or start with srun --mpi=pmi2"},
+			"n1 resolves to 127.0.1.1 on n2, which is n2 itself and not another node; correct the name there (/etc/hosts), " +
+				"use an address, or start with srun --mpi=pmi2"},
 		{"itself, named by Slurm", Config{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n1", "n2"}}},
 			[]string{"127.0.1.1", "::1"}, "alias resolves to 127.0.1.1 on n2"},
 		{"beside agent 0", Config{Network: Network{MasterAddr: "n2.cluster"}}, []string{"127.0.1.1"}, ""},

@@ -325,7 +325,7 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 		"rank missing": {fixed(0, 3), fixed(1, 3), "the world has 3 ranks, and the agents bring 2"},
 		"two worlds":   {fixed(0, 2), fixed(1, 3), "rank 1 on n2 has a world of 3, rank 0 on n1 one of 2"},
 		"too many": {func(c *Config) { c.Nproc = MaxWorld }, nil,
-				fmt.Sprintf("agent 1 on n2 has 1 workers, after %d of other agents: each agent needs at least one, "+
+			fmt.Sprintf("agent 1 on n2 has 1 workers, after %d of other agents: each agent needs at least one, "+
 				"and all together at most %[1]d",
 				MaxWorld)},
 	} {
