@@ -100,7 +100,7 @@ func TestFaultyEnvironmentIsRefused(t *testing.T) {
 		{"attempt", environ("DDPBATCH_ATTEMPT", "0"), []string{`DDPBATCH_ATTEMPT is "0": it must be a number from 1`}},
 		{"restart", environ("TORCHELASTIC_RESTART_COUNT", "x"), []string{`TORCHELASTIC_RESTART_COUNT is "x"`}},
 		{"no_secret", environ("DDPBATCH_SECRET", ""),
-			[]string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32", "HOME is not set"}},
+			[]string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32", "HOME, which holds the key"}},
 		{"no_key", environ("DDPBATCH_SECRET", "", "DDPBATCH_SECRET_FILE", "/dev/null"),
 			[]string{"DDPBATCH_SECRET is not set", "/dev/null", "no regular file"}},
 		{"bad_secret", environ("DDPBATCH_SECRET", "hunter2"), []string{"DDPBATCH_SECRET is not usable"}},
