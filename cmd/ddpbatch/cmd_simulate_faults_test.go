@@ -210,7 +210,8 @@ func TestPartitionedZombiesSaveNothing(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
 	job = strings.Replace(job, "20s", "2s", 1)
 	_, text := injected(t, job, faultCase{
-		fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true,
+		fault: "partition:node2@step=300", attempts: 2, cause: "node", resumed: true,
+		says: []string{"disconnected", "takes the place of node2"},
 	})
 	if !strings.Contains(text, "going on after step ") {
 		t.Errorf("it began anew:\n%s", text)

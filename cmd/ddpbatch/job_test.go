@@ -79,7 +79,7 @@ func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 		}
 		select {
 		case err := <-done:
-			if want := "told to stop by SIGINT while " + path + " was read"; exitCode(err) != exit.Interrupted ||
+			if want := "told to stop by SIGINT while reading " + path; exitCode(err) != exit.Interrupted ||
 				!strings.Contains(err.Error(), want) {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}

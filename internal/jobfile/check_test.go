@@ -196,7 +196,7 @@ func TestMissingKeysAreFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsEndWithTheFirstHundred: a file of nothing but faults is told of by the first hundred.
+// TestFaultsEndWithTheFirstHundred: a file with more than a hundred faults reports the first hundred.
 func TestFaultsEndWithTheFirstHundred(t *testing.T) {
 	var src strings.Builder
 	for i := range 24_000 {

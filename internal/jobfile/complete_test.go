@@ -153,7 +153,7 @@ func TestCompletionsGoOn(t *testing.T) {
 		begun := rapid.OneOf(rapid.String(), rapid.StringMatching(`(sweep\.)?(train|slurm|launch)\.[a-z_.]{0,12}=?[a-z]?`)).Draw(t, "begun")
 		for _, way := range CompleteSet(begun) {
 			if !strings.HasPrefix(way, begun) {
-				t.Fatalf("%q is no way on from %q", way, begun)
+				t.Fatalf("%q does not complete %q", way, begun)
 			}
 			key, _, hasValue := strings.Cut(way, "=")
 			if hasValue && takenNode(key) == nil {

@@ -100,7 +100,7 @@ func TestPathsThatNoContainerSeesAreRefused(t *testing.T) {
 	}
 }
 
-// An image of a site's that is a name is no relative path.
+// An image in the site's defaults that is a name is not a relative path.
 func TestDefaultsMayNameAnImage(t *testing.T) {
 	for text, fits := range map[string]bool{
 		"[container]\nruntime = \"podman\"\nimage = \"pytorch:2\"\n":                true,

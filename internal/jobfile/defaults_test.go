@@ -65,7 +65,7 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 			[]string{`setup.env.A = 1  # /etc/ddpbatch.toml:1:15`, `setup.env.B = 2  # --set setup.env`},
 		},
 		{
-			"an override that is no value of its key is the text that was typed", "slurm.qos = \"a\"\n", "", "",
+			"an override that is not a value of its key is the text that was typed", "slurm.qos = \"a\"\n", "", "",
 			[]string{"slurm.account=0042", "setup.env.B={x=1}"},
 			[]string{`setup.env.B = {x=1}  # --set setup.env.B`, `slurm.account = 0042  # --set slurm.account`,
 				`slurm.qos = a  # /etc/ddpbatch.toml:1:7`},
@@ -201,7 +201,7 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 		{"another's home", site("setup.venv = \"~ann/venv\"\n"), `/etc/ddpbatch.toml:1:7: setup.venv = "~ann/venv" is a relative path`},
 		{"forbid of the user's", user("[forbid]\n\"slurm.qos\" = \"no\"\n"),
 			"/home/ann/config.toml:1:2: [forbid] is allowed only in the site's file"},
-		{"forbid that is no table", site("forbid = 3\n"), "/etc/ddpbatch.toml:1:1: forbid must be a table, not 3"},
+		{"forbid that is not a table", site("forbid = 3\n"), "/etc/ddpbatch.toml:1:1: forbid must be a table, not 3"},
 		{"forbid of an unknown key", site("[forbid]\n\"slurm.nods\" = \"no\"\n"),
 			"/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nods: did you mean slurm.nodes?"},
 		{"forbid of all variables", site("[forbid]\nsetup.env.\"*\" = \"no\"\n"),

@@ -89,7 +89,7 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 			t.Errorf("%q: %v, %q, want %q", ranges, err, got, want)
 		}
 	}
-	// what cannot be read is told of as such, and once
+	// what cannot be read is reported as such, and once
 	if err := os.Remove(filepath.Join(dir, "images")); err != nil {
 		t.Fatal(err)
 	}

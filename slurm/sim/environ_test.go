@@ -88,7 +88,7 @@ var dumps = map[string]sim.Allocation{
 // where -m asks for one (tried again on a cluster of 22.05.8, with and without -m).
 var direct = map[string]bool{"26-direct-srun": true, "32-odd-node-names": true}
 
-// ofComponent ends a variable that tells of one component of a heterogeneous job. Slurm 22.05 has a left-over of them in other jobs.
+// ofComponent ends a variable that describes one component of a heterogeneous job. Slurm 22.05 has a left-over of them in other jobs.
 var ofComponent = regexp.MustCompile(`_(HET|PACK)_GROUP_[0-9]+$`)
 
 func named(hostlist string) []sim.Node {
