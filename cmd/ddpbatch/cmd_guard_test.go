@@ -40,7 +40,7 @@ func TestGuardCommandKillsWhenOrdersEnd(t *testing.T) {
 	}
 	select {
 	case <-killed:
-		t.Error("it killed whom it was not told of")
+		t.Error("it killed a process that it had no order for")
 	default:
 	}
 	if code, says := guard("=" + cookie); code != 0 || says != "" {

@@ -260,7 +260,7 @@ func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 	}
 }
 
-// oneStatus is what status tells of one run.
+// oneStatus is what status prints for one run.
 func oneStatus(t *testing.T, dir, run string) runview.RunStatus {
 	t.Helper()
 	cmd, out := command(dir, "status", "--json", run)

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// What Slurm says after it may have taken the job is no refusal: the run stays, and its job is found.
+// An error of Slurm after it may have accepted the job is not a refusal: the run stays, and its job is found.
 func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()

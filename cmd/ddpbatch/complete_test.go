@@ -221,7 +221,7 @@ func TestCompletionsGoOnFromAnything(t *testing.T) {
 		to := c.complete(words)
 		for _, way := range to.ways {
 			if !strings.HasPrefix(way.word, typed) {
-				t.Fatalf("%q is no way on from %q", way.word, typed)
+				t.Fatalf("%q does not continue %q", way.word, typed)
 			}
 		}
 		for row := range strings.Lines(completionText(to)) {

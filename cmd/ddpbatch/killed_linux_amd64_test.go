@@ -195,7 +195,7 @@ func TestKilledSubmitLosesNoJob(t *testing.T) {
 		q.says("mode", mode)
 		return q, parent
 	}
-	// rights checks what a killed submit has left, and tells whether there is a run.
+	// rights checks what a killed submit has left, and reports whether there is a run.
 	rights := func(q *queue, parent string) bool {
 		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
 		if len(runs) == 0 {

@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/runview"
 )
 
-// queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had
+// queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue lists them, scancel ends one. A real Slurm cannot be had
 // to take a job and kill the command that submits it at a given moment, as this sbatch does where the file "mode" says so. What else is
 // asked of Slurm it does not know. Each cluster that is named has its jobs, and files like "next", in a folder of its own below clusters;
 // of several sbatch takes the last. The one called "lost" does not answer.

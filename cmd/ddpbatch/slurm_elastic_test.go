@@ -41,7 +41,7 @@ func testSlurmLostAgentLives(t *testing.T, c *cluster) {
 	took := time.Since(over)
 	t.Logf("the job was over %v after the run", took.Round(time.Second))
 	if took < 50*time.Second { // attempt watch ends srun a minute after the last word
-		t.Errorf("the job ended %v after the run: nothing kept srun, so that this was no test", took)
+		t.Errorf("the job ended %v after the run: nothing kept srun, so that this tested nothing", took)
 	}
 	if log, err := os.ReadFile(filepath.Join(s.dir.Path(), "slurm-"+s.id+".log")); err != nil ||
 		!strings.Contains(string(log), "telling srun to end its step") {

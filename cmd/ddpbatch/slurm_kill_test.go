@@ -97,7 +97,7 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 	}
 	s.blames(1, "crash", "n2", 3, 137)
 	if v := s.verdict(1); !v.Restart {
-		t.Errorf("verdict of attempt 1 does not tell of the restart: %+v", v)
+		t.Errorf("the verdict of attempt 1 does not mention the restart: %+v", v)
 	}
 	if v := s.verdict(2); v.Cause != "done" || v.Round != 1 {
 		t.Errorf("verdict of attempt 2: %+v", v)

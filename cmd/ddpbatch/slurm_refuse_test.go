@@ -43,7 +43,7 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 	if out := c.ok("ddpbatch", "submit", job, "--test-only"); !strings.Contains(out.stdout, "to start at") {
 		t.Errorf("--test-only: %v", out)
 	}
-	// what is beyond the partition's limits is told of at its place, where Slurm would queue it and never start it
+	// what exceeds the partition's limits is reported with its place; Slurm would queue it and never start it
 	for _, command := range [][]string{{"check", "--slurm"}, {"submit", "--test-only"}} {
 		out := c.run("ddpbatch", append(command, job, "--set", "slurm.nodes=1000", "--set", "slurm.gpus_per_node=77")...)
 		for _, want := range []string{"--set slurm.nodes: slurm.nodes: 1000 nodes",

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// sayNetwork is sayPlace, and what libraries are told of the network.
+// sayNetwork is sayPlace, with the variables that describe the network to libraries.
 const sayNetwork = sayPlace + `; echo "network $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME $TP_SOCKET_IFNAME $(env | grep -c ^PMI_)"`
 
 // testSlurmRendezvous: agents of four nodes find each other through Slurm's PMI-2, which needs neither a port nor a key, and through the

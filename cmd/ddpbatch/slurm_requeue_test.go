@@ -133,7 +133,7 @@ func testSlurmWarnedWhenDue(t *testing.T, c *cluster) {
 	}
 }
 
-// endNow moves a running job's end to this second. Slurm takes no time that is past, so it is asked again where a second ends between
+// endNow moves a running job's end to this second. Slurm does not accept a time in the past, so it is asked again if a second ends between
 // scontrol's look at the clock and slurmctld's.
 func (c *cluster) endNow(id string) {
 	c.t.Helper()
@@ -321,7 +321,7 @@ func testSlurmRequeueRefused(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmForbidden: 93 is the last word, and so is a run that makes no progress.
+// testSlurmForbidden: 93 is the last word, and a run without progress ends too.
 func testSlurmForbidden(t *testing.T, c *cluster) {
 	for _, row := range []struct{ code, says string }{
 		{"93", "forbids another attempt"},

@@ -91,7 +91,7 @@ func (c *cluster) checkWorkers(name, out string, fixed bool, world int) {
 	}
 }
 
-// sayHand is a worker that needs no Slurm.
+// sayHand is a worker that works without Slurm.
 const sayHand = `SLURM_PROCID=-1; ` + sayPlace
 
 // byHand starts one of two agents, on a node but outside of any job, as a person does in a terminal there.
@@ -154,7 +154,7 @@ func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
 	c.ok("chmod", "600", key)
 	port := c.handPort()
 	host, joining := c.byHand(0, port), c.byHand(1, port, "DDPBATCH_SECRET_FILE="+key)
-	eventually(t, commandLimit, "node 0 tells of a refused connection", func() bool {
+	eventually(t, commandLimit, "node 0 reports a refused connection", func() bool {
 		return strings.Contains(host.stderr.String(), "refused")
 	})
 	eventually(t, commandLimit, "node 1 tells that its secret is wrong", func() bool {

@@ -44,7 +44,7 @@ func TestTorchFailureBlamesTheRankThatBegan(t *testing.T) {
 				_, rest, found = strings.Cut(rest, row.says[0])
 			}
 			if !found || strings.Contains(report, "by peer") || !strings.Contains(report, "the first to fail") {
-				t.Errorf("the report lacks %q, or tells of a rank that followed: %s", row.says, out.stderr)
+				t.Errorf("the report lacks %q, or names a rank that followed: %s", row.says, out.stderr)
 			}
 		})
 	}

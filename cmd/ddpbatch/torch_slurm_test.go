@@ -70,7 +70,7 @@ func (c *cluster) torchJob(p *pytorch, name string, script string, args ...strin
 	c.commandJob(name, "nodes = 2", "1", slices.Concat([]string{p.python, "-u", p.script(script)}, args)...)
 }
 
-// testSlurmTorchRaises: the job's own log tells of the rank that raised, with its traceback.
+// testSlurmTorchRaises: the job's own log names the rank that raised, with its traceback.
 func testSlurmTorchRaises(t *testing.T, c *cluster) {
 	p := c.pyTorch()
 	c.torchJob(p, "raises", "fail.py", "quiet")

@@ -104,7 +104,7 @@ func TestGlossary(t *testing.T) {
 		}
 	}
 	if n := len(seen); n > most || n < most/2 {
-		t.Errorf("docs/glossary.md has %d terms, want %d at most: what MPI, PyTorch or Slurm explain needs no row", n, most)
+		t.Errorf("docs/glossary.md has %d terms, want %d at most: what MPI, PyTorch or Slurm explain does not need a row", n, most)
 	}
 }
 

@@ -169,7 +169,7 @@ func TestDependenciesAreTheListedOnes(t *testing.T) {
 				continue // the standard library, or ours
 			}
 			if !slices.ContainsFunc(direct, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") }) {
-				t.Errorf("%s imports %s, which is no agreed dependency", f.path, path)
+				t.Errorf("%s imports %s, which is not an agreed dependency", f.path, path)
 			}
 			if strings.HasPrefix(path, "github.com/urfave/cli") && !strings.HasPrefix(f.pkg, "cmd/") {
 				t.Errorf("%s imports %s; flags belong to cmd", f.path, path)

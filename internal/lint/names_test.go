@@ -13,7 +13,7 @@ import (
 )
 
 // retired are words, or several with dashes between, that no name holds any more, neither an identifier's nor a file's, with what is said
-// instead (docs/glossary.md). Words of prose, of messages, of wires and of files on disk are no names here; nor are Slurm's own.
+// instead (docs/glossary.md). Words of prose, of messages, of wires and of files on disk are not names here; nor are Slurm's own.
 var retired = words(map[string]string{
 	"meeting meetings":               "rendezvous",
 	"approach approaches approached": "dial",

@@ -121,7 +121,7 @@ func TestSweepSparesTheGuardOfARunWithin(t *testing.T) {
 	gone(t, "what the inner run has started is gone, and its guard", daemon, guard)
 }
 
-// A guard that was killed is missed, and takes no orders.
+// A guard that was killed is missed, and does not take orders.
 func TestGuardIsMissed(t *testing.T) {
 	var log bytes.Buffer
 	guard, err := StartGuard(slog.New(slog.NewTextHandler(&log, nil)))

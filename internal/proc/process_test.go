@@ -146,7 +146,7 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// alive tells whether pid runs; a zombie does not.
+// alive reports whether pid runs; a zombie does not.
 func alive(pid int) bool {
 	s, err := readStat(pid)
 	return err == nil && !s.zombie()

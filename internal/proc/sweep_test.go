@@ -64,7 +64,7 @@ func TestSweepFindsWhoLeft(t *testing.T) {
 
 func TestSweepSparesOthers(t *testing.T) {
 	cookie, other := newCookie(t), newCookie(t)
-	// a run within the run has a cookie of its own; a longer value and another variable are no cookies of ours
+	// a run within the run has a cookie of its own; a longer value and another variable are not our cookies
 	_, lines := startTest(t, shell(cookie, `
 		`+CookieVariable+`=$1 setsid sleep 1000 & echo nested $!
 		`+CookieVariable+`=${1}0 X`+CookieVariable+`=$2 setsid sleep 1000 & echo longer $!
@@ -157,7 +157,7 @@ func TestSweepKnowsThreads(t *testing.T) {
 	}
 }
 
-// What another user's process does is no reason to take a run for one that has not ended.
+// What another user's process does must not make a run look as if it had not ended.
 func TestSweepPassesOverOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can sweep as another user")
@@ -404,7 +404,7 @@ func BenchmarkSweepOfNobody(b *testing.B) {
 	}
 }
 
-// sweepCookie is SweepOrphans of a process that is no subreaper.
+// sweepCookie is SweepOrphans for a process that is not a subreaper.
 func sweepCookie(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err

@@ -140,7 +140,7 @@ func TestThinningKeepsExtremes(t *testing.T) {
 				}
 				lowest, highest = append(lowest, *p.Min), append(highest, *p.Max)
 				if slack := 1e-9 * (math.Abs(*p.Min) + math.Abs(*p.Max)); *p.Mean < *p.Min-slack || *p.Mean > *p.Max+slack {
-					t.Fatalf("%g is no mean of values from %g to %g", *p.Mean, *p.Min, *p.Max)
+					t.Fatalf("%g is not a mean of values from %g to %g", *p.Mean, *p.Min, *p.Max)
 				}
 			}
 		}

@@ -117,7 +117,7 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 	}
 }
 
-// A program's line needs no more than a step, and may hold what Python's json.dumps writes.
+// A program's line needs only a step, and may hold what Python's json.dumps writes.
 func TestMetricsOfAProgram(t *testing.T) {
 	loss := 0.5
 	for line, want := range map[string]Metrics{

@@ -199,7 +199,7 @@ func TestCreateMakesRunsOurs(t *testing.T) {
 		"setgid":  func(t *testing.T, dir string) { must(t, os.Chmod(dir, 0o775|fs.ModeSetgid)) },
 		"default ACL": func(t *testing.T, dir string) {
 			if err := unix.Setxattr(dir, "system.posix_acl_default", openACL(), 0); err != nil {
-				t.Skipf("the file system takes no ACL: %v", err)
+				t.Skipf("the file system does not support ACLs: %v", err)
 			}
 		},
 	} {

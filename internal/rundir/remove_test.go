@@ -35,7 +35,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// What a removal that was killed has left is no run, and the next one finds it.
+// What a killed removal has left is not a run, and the next removal finds it.
 func TestLeftRemovals(t *testing.T) {
 	parent := t.TempDir()
 	run := create1(t, parent, "x")

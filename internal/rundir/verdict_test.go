@@ -109,7 +109,7 @@ func TestVerdictFitsWhatIsReadBack(t *testing.T) {
 	}
 }
 
-// begins tells whether part is the beginning of text, and not nothing of something.
+// begins reports whether part is the beginning of text, and not nothing of something.
 func begins(text, part string) bool {
 	return strings.HasPrefix(text, part) && (part != "" || text == "")
 }

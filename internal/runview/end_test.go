@@ -44,7 +44,7 @@ func TestWaitWarnsOfEveryOutage(t *testing.T) {
 			t.Errorf("%v; not asked for %v", err, states)
 		}
 		if got := strings.Count(log.String(), "is not known at the moment"); got != 2 {
-			t.Errorf("told of %d outages, want 2: %s", got, &log)
+			t.Errorf("warned of %d outages, want 2: %s", got, &log)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func finder(p *fakeslurm.Slurm, from string, log *bytes.Buffer) *Viewer {
 }
 
 // What a person types means a path where it looks like one; else a job, or a run in runs; and last a folder in the working directory, which
-// is no job whatever it is called.
+// is not a job, whatever its name.
 func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 	p := fakeslurm.New(t)
 	run, other := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")

@@ -128,7 +128,7 @@ func TestRelayThatRewritesTheHandshakeIsFound(t *testing.T) {
 	}
 }
 
-// isRecordLength tells whether the byte at says how long a TLS record is (RFC 8446, 5.1), of all that one side has sent until then.
+// isRecordLength reports whether the byte at says how long a TLS record is (RFC 8446, 5.1), of all that one side has sent until then.
 func isRecordLength(sent []byte, toServer bool, at int) bool {
 	begin := 10 // after "ddpbatch" and the version
 	if !toServer {

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// TestDiffHasNoSecrets: in no form in which code and configuration hold them; and what is no secret stays.
+// TestDiffHasNoSecrets: in no form in which code and configuration hold them; and what is not a secret stays.
 func TestDiffHasNoSecrets(t *testing.T) {
 	r := newRepository(t)
 	r.write("a.py", "x = 1\n", "excluded.env", "A=1\n")

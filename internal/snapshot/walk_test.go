@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestCopyTakesAllCode: everything but what is no code.
+// TestCopyTakesAllCode: everything except what is not code.
 func TestCopyTakesAllCode(t *testing.T) {
 	r := newTree(t)
 	r.write("a.py", "1", "sub/b.py", "1", "sub/__pycache__/b.pyc", "1", ".git/config", "1", "sub/.git", "gitdir: x", ".hidden", "1",
@@ -95,7 +95,7 @@ func TestManyFilesAreNotLookedAt(t *testing.T) {
 	r.refuses(request, "looks at more than 100 files")
 }
 
-// TestUnreadableFolderIsNamed: what cannot be looked at is no silent loss.
+// TestUnreadableFolderIsNamed: what cannot be read is not silently left out.
 func TestUnreadableFolderIsNamed(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root reads every folder")

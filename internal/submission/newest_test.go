@@ -82,7 +82,7 @@ func TestNewestKnowsWhatWasSubmitted(t *testing.T) {
 	}
 }
 
-// Jobs of other scripts are no jobs of the run, and one that never was Slurm's is not looked for.
+// Jobs of other scripts do not belong to the run, and a run that was never submitted is not looked for.
 func TestNewestKnowsItsScript(t *testing.T) {
 	w := newWorld(t)
 	w.QueueOf(fakeslurm.Run(t, ""), "500 PENDING")

@@ -264,7 +264,7 @@ func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	}
 }
 
-// One process has the claim. One that was killed with it is told of, and so is what keeps the claim from being given back.
+// One process has the claim. If it was killed, that is reported, and so is a failure to release the claim.
 func TestClaimIsExclusive(t *testing.T) {
 	w := newWorld(t)
 	release, claim, err := w.env().Claim(w.run, "clean")

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestFreePorts: who is told of the ports can listen on them, at one address or all, and nobody else holds them.
+// TestFreePorts: who knows the ports can listen on them, at one address or all, and nobody else holds them.
 func TestFreePorts(t *testing.T) {
 	first := testkit.FreePorts(t, 3)
 	for i, host := range []string{"127.0.0.1", "127.0.0.2", ""} {

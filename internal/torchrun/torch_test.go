@@ -251,7 +251,7 @@ func TestOurParserAgreesWithTorchruns(t *testing.T) {
 		}
 	}
 	if accepted < 30 {
-		t.Errorf("torchrun took only %d of the lines: they are no test of anything", accepted)
+		t.Errorf("torchrun took only %d of the lines: they test nothing", accepted)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"ddpbatch/internal/jobfile"
 )
 
-// TestNothingIsDroppedWithoutAWord: what of a script does not come out as it is, a comment tells of; what ranks need comes out.
+// TestNothingIsDroppedWithoutAWord: a comment describes what is not translated of a script; what ranks need is translated.
 func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string

@@ -367,7 +367,7 @@ func TestDeepNestingIsNoCrash(t *testing.T) {
 	}
 }
 
-// Values that double with each line are no values.
+// Values that double with each line are not expanded.
 func TestDoublingValuesAreBounded(t *testing.T) {
 	script := "#!/bin/bash\nA0=xxxxxxxx\n"
 	for i := range 100 {

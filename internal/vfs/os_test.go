@@ -23,7 +23,7 @@ func TestOSPreallocateKeepsTheLength(t *testing.T) {
 	_, err = io.WriteString(f, "hello")
 	must(t, err)
 	f.StartWriteback(0, 5)
-	f.StartWriteback(1<<40, -1) // nonsense is no more than a hint either
+	f.StartWriteback(1<<40, -1) // nonsense is only a hint too
 	must(t, f.Sync())
 	info, err := f.Stat()
 	must(t, err)

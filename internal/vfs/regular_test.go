@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestOpenWaitsForNoPipe: what is no regular file is refused, and never waited for.
+// TestOpenWaitsForNoPipe: what is not a regular file is refused, and never waited for.
 func TestOpenWaitsForNoPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestRenameKnowsALostReply: an answer that a repeated request may give is no error if the rename has happened, and only then.
+// TestRenameKnowsALostReply: an answer that a repeated request may give is not an error if the rename has happened, and only then.
 func TestRenameKnowsALostReply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -121,8 +121,8 @@ func TestWithinReachesTheFolderItFound(t *testing.T) {
 		"out of the folder":       {fsys.Rename(dir+"/sub/renamed", root+"/out"), nil},
 		"another folder's name":   {fsys.RemoveDir(dir), fs.ErrNotExist},
 		"what is not there":       {fsys.Remove(dir + "/no"), fs.ErrNotExist},
-		"a folder is no file":     {fsys.Remove(dir + "/sub"), nil},
-		"a file is no folder":     {fsys.RemoveDir(dir + "/sub/renamed"), nil},
+		"a folder is not a file":  {fsys.Remove(dir + "/sub"), nil},
+		"a file is not a folder":  {fsys.RemoveDir(dir + "/sub/renamed"), nil},
 		"a folder that is a file": {fsys.Mkdir(dir + "/sub/renamed"), fs.ErrExist},
 	} {
 		if row.got == nil || row.want != nil && !errors.Is(row.got, row.want) {

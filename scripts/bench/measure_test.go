@@ -53,7 +53,7 @@ func TestCompareFindsTheBestPeer(t *testing.T) {
 		{"one launch of ours is missing", []float64{1, nan, 1}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "lose", 0.5},
 		{"the fastest peer was there once", []float64{1, 1, 1}, []float64{0.5, nan, nan}, []float64{4, 4, 4}, "B", "win", 0.25},
 		{"no peer was there each time", []float64{1, 1, 1}, []float64{2, nan, 2}, []float64{nan, 4, 4}, "", "-", nan},
-		{"one launch is no comparison", []float64{1}, []float64{2}, []float64{4}, "A", "-", 0.5},
+		{"one launch cannot be compared", []float64{1}, []float64{2}, []float64{4}, "A", "-", 0.5},
 		{"nobody was there each time", []float64{1, nan, 1}, []float64{2, nan, 2}, []float64{nan, 4, 4}, "", "lose", nan},
 		{"all peers gave nothing", []float64{1, 1, 1}, []float64{nan, nan, nan}, []float64{nan, nan, nan}, "", "-", nan},
 	} {

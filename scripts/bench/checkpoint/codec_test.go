@@ -29,7 +29,7 @@ func TestOurCodecsReadsBenchmarks(t *testing.T) {
 		{Name: "Decode/float32", Metrics: map[string]float64{"ns/op": 1}},
 	} {
 		if all, err := ourCodecs([]gobench.Result{lacking}); err == nil {
-			t.Errorf("nothing measured is no error: %+v", all)
+			t.Errorf("nothing measured is not an error: %+v", all)
 		}
 	}
 }

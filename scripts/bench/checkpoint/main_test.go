@@ -14,7 +14,7 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// canceller is a place for progress that cancels once it is told of something.
+// canceller is a place for progress that cancels once something is written to it.
 type canceller struct {
 	at     string
 	cancel func()

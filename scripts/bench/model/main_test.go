@@ -50,7 +50,7 @@ func TestTableComparesLaunchByLaunch(t *testing.T) {
 		t.Errorf("%s\nwant%s", text.String(), want)
 	}
 	if err := tables[0].add("oops", 0, launches); err == nil {
-		t.Error("what is no row is taken for one")
+		t.Error("a line that is not a row is taken for one")
 	}
 }
 

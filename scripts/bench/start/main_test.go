@@ -22,7 +22,7 @@ echo '{"time_us":1}'
 [ "$1" != simulate ]
 `
 
-// canceller is a place for progress that cancels once it is told of something.
+// canceller is a place for progress that cancels once something is written to it.
 type canceller struct {
 	at     string
 	cancel func()

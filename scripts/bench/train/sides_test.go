@@ -28,7 +28,7 @@ func TestReadMetricsCountsTheLastSteps(t *testing.T) {
 		}
 	}
 	if _, err := readMetrics([]byte("{\n"), 0); err == nil {
-		t.Error("half a line is no error")
+		t.Error("half a line is not an error")
 	}
 }
 

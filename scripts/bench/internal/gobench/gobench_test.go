@@ -36,7 +36,7 @@ func TestRunReadsWhatBenchmarksSay(t *testing.T) {
 		t.Errorf("%+v, %v", results, err)
 	}
 	if _, _, err := p.Run(t.Context(), nil, "^BenchmarkOfNobody$"); err == nil {
-		t.Error("nothing was measured, and it is no error")
+		t.Error("nothing was measured, but that is not an error")
 	}
 }
 

@@ -84,7 +84,7 @@ func TestSweepFindsTheLate(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 }
 
-// What a job around sets, or tunes one side, is no launch's; what says where things are is.
+// A launch does not get variables of an enclosing job, or that tune one side, but gets those that say where things are.
 func TestEnvironLeavesOutTheJobAround(t *testing.T) {
 	var own, want []string
 	for _, name := range []string{

@@ -32,7 +32,7 @@ func TestFirstAndLastLine(t *testing.T) {
 	}
 }
 
-// Each peer that is not there is told of by Debian's names.
+// Each missing peer is named with Debian's packages.
 func TestMissingPeersNameTheirPackages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for mpi := range libraries {
