@@ -1,4 +1,4 @@
-"""Saves and loads the state with PyTorch, as told on standard input, and answers with the seconds that it took."""
+"""Saves and loads the state with PyTorch on commands from standard input, and prints the seconds that each took."""
 
 import json
 import os

@@ -17,14 +17,14 @@ MIN_CALLS, MAX_CALLS, PERIOD, MOST_RANKS = 7, 10000, 4093, 1024
 
 
 def mixed(h):
-    """The last step of MurmurHash3 (fmix32), of whole numbers below 2^32."""
+    """The last step of MurmurHash3 (fmix32), for integers below 2^32."""
     h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
     h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
     return h ^ h >> 16
 
 
 def values(rank, iteration, count, at=0):
-    """What a rank contributes from element at on: small whole numbers, so that sums are exact; all zeros in iteration 0."""
+    """A rank's values from element at on: small integers, so that sums are exact; all zeros in iteration 0."""
     if iteration == 0:
         return torch.zeros(count)
     period = mixed(torch.arange(PERIOD) + (iteration * MOST_RANKS + rank) * PERIOD & 0xFFFFFFFF) % 8
@@ -187,7 +187,7 @@ def checked_call(c, iteration):
 
 
 def warm_up(c, budget_us):
-    """Doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it."""
+    """Doubles the calls until they take a tenth of the budget, and returns how many calls fit into the whole budget."""
     n = 1
     while True:
         start = time.perf_counter_ns()
@@ -202,7 +202,7 @@ def warm_up(c, budget_us):
 
 
 def clock_us():
-    """What two readings of the clock around nothing are apart."""
+    """The time between two readings of the clock with nothing between them."""
     apart = []
     for _ in range(1001):
         start = time.perf_counter_ns()
@@ -238,7 +238,7 @@ def row(c, size, budget_us):
 
 
 def bind():
-    """Binds this rank, and the threads that come later, to its share of the cores where there are as many as ranks."""
+    """Binds this rank and its later threads to its share of the cores, if there is a core for each rank."""
     rank, ranks, cores = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sorted(os.sched_getaffinity(0))
     if ranks <= len(cores):
         os.sched_setaffinity(0, cores[rank * len(cores) // ranks:(rank + 1) * len(cores) // ranks])

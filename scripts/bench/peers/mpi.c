@@ -56,7 +56,7 @@ static void values(int r, int iteration)
 		pattern[i] = value(r, iteration, i);
 }
 
-/* sums are of ranks 0 to last. */
+/* sums computes the sums over ranks 0 to last. */
 static void sums(int last, int iteration)
 {
 	memset(pattern, 0, sizeof pattern);
@@ -65,7 +65,7 @@ static void sums(int last, int iteration)
 			pattern[i] += value(r, iteration, i);
 }
 
-/* differ counts the elements of buf that are not those of the pattern from its element at on. */
+/* differ counts the elements of buf that differ from the pattern, which begins at its element at. */
 static long differ(const float *buf, long n, long at)
 {
 	long wrong = 0;
@@ -81,7 +81,7 @@ static void fill_own(float *buf, long n, int iteration)
 		buf[i] = pattern[p];
 }
 
-/* spoil makes n elements of out NaNs. */
+/* spoil sets n elements of out to NaN. */
 static void spoil(long n) { memset(out, 0xff, sizeof *out * n); }
 
 /* cut makes the blocks of ranks * count elements. Where they are uneven, rank r's length is proportional to r + 1, as far as
@@ -94,7 +94,7 @@ static void cut(int uneven)
 	}
 }
 
-/* wrong_blocks is of out's blocks, one of each rank, which were the first of what it had. */
+/* wrong_blocks counts wrong elements in out's blocks, one from each rank, each of which was the first of that rank's values. */
 static long wrong_blocks(int iteration)
 {
 	long wrong = 0;
@@ -115,7 +115,7 @@ static long allreduce_wrong(int iteration)
 	return differ(out, count, 0);
 }
 
-/* reduce is in place at its root. */
+/* reduce works in place at its root. */
 static void reduce_run(void)
 {
 	MPI_Reduce(rank == 0 ? MPI_IN_PLACE : out, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
@@ -196,7 +196,7 @@ static long alltoallv_wrong(int iteration)
 	long wrong = 0, next = 0;
 	for (int r = 0; r < ranks; r++) {
 		values(r, iteration);
-		turn(r); /* what r sends this rank is as long as what this rank sends r */
+		turn(r); /* the block from r to this rank is as long as that from this rank to r */
 		wrong += differ(out + next, turned[rank], turned_at[rank]);
 		next += turned[rank];
 	}
@@ -285,7 +285,7 @@ static long checked_call(const struct collective *c, int iteration)
 	return c->wrong(iteration);
 }
 
-/* warm_up doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it. */
+/* warm_up doubles the calls until they take a tenth of the budget, and returns how many calls fit into the whole budget. */
 static int warm_up(const struct collective *c, double budget_us)
 {
 	for (int n = 1;; n *= 2) {
@@ -315,7 +315,7 @@ static double median(double *x, int n)
 	return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
-/* clock_us is what two readings of the clock around nothing are apart. */
+/* clock_us returns the time between two readings of the clock with nothing between them. */
 static double clock_us(void)
 {
 	static double apart[CLOCK_READINGS];

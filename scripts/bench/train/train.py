@@ -1,4 +1,4 @@
-"""Trains one of the models of models.go with PyTorch on the CPU, as fast as it goes there.
+"""Trains one of the models of models.go with PyTorch on the CPU, as fast as possible there.
 
     train.py MODEL BATCH LR WARM_UP STEPS
 
@@ -83,7 +83,7 @@ class GPT(nn.Module):
 
 
 def rows(model):
-    """Inputs and targets of the rows that this rank is dealt, as DistributedSampler does without shuffling."""
+    """Inputs and targets of this rank's rows, chosen as by DistributedSampler without shuffling."""
     if model == "gpt":
         text = torch.from_numpy(np.fromfile("../text.bin", np.uint8).astype(np.int64))
         x, y = text[:-1].view(-1, 128), text[1:].view(-1, 128)

@@ -1,4 +1,4 @@
-"""The least program of torch.distributed: all ranks meet in a barrier, and rank 0 says so."""
+"""The smallest program of torch.distributed: all ranks meet in a barrier, and rank 0 prints a line."""
 
 import torch.distributed as dist
 

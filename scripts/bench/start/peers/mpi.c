@@ -1,5 +1,5 @@
 /*
- * mpi.c - the least program of an MPI library: all ranks meet in a barrier, and rank 0 says so.
+ * mpi.c - the smallest program of an MPI library: all ranks meet in a barrier, and rank 0 prints a line.
  */
 #include <mpi.h>
 #include <stdio.h>
