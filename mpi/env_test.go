@@ -102,7 +102,7 @@ func TestFaultyEnvironmentIsRefused(t *testing.T) {
 		{"no_secret", environ("DDPBATCH_SECRET", ""),
 			[]string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32", "HOME, which holds the key"}},
 		{"no_key", environ("DDPBATCH_SECRET", "", "DDPBATCH_SECRET_FILE", "/dev/null"),
-			[]string{"DDPBATCH_SECRET is not set", "/dev/null", "no regular file"}},
+			[]string{"DDPBATCH_SECRET is not set", "/dev/null", "not a regular file"}},
 		{"bad_secret", environ("DDPBATCH_SECRET", "hunter2"), []string{"DDPBATCH_SECRET is not usable"}},
 		{"several", environ("MASTER_PORT", "x", "DDPBATCH_SECRET", "x"), []string{"MASTER_PORT", "DDPBATCH_SECRET"}},
 	}

@@ -212,7 +212,7 @@ func TestMostMetadataIsReadAndWritten(t *testing.T) {
 }
 
 func TestOpenRefusesWhatIsNoFile(t *testing.T) {
-	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no regular file") || errors.Is(err, ErrInvalid) {
+	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a regular file") || errors.Is(err, ErrInvalid) {
 		t.Errorf("a folder: error %v", err)
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "nosuch")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInvalid) {
