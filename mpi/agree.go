@@ -7,24 +7,24 @@ import (
 	"ddpbatch/internal/failure"
 )
 
-// RemoteError is the error of another rank, as [Agree] and [FromRoot] return it. Its method Rank is the number of that rank in the Comm,
-// and Text what that rank's error says, the first 4 KiB of it. errors.Is finds the error's class: the first of those that the call names
-// which it is.
+// RemoteError is the error of another rank, as [Agree] and [FromRoot] return it. Its method Rank returns that rank's number in the Comm.
+// Text returns the text of that rank's error, at most its first 4 KiB. errors.Is finds the class of the error: the first one of the classes
+// passed to the call that the error matches.
 type RemoteError = failure.Error
 
-// Agree returns nil if err is nil on all ranks, and otherwise an error on every rank: a rank's own err, where it has one, or a
-// [*RemoteError] of the first rank that has. So no rank goes on alone, and waits in a collective for one that has given up:
+// Agree returns nil if err is nil on all ranks, and otherwise an error on every rank: the rank's own err if it has one, or else a
+// [*RemoteError] of the first rank that has one. So no rank continues alone and waits in a collective for a rank that has given up:
 //
 //	part, err := load(c.Rank())
 //	if err := mpi.Agree(ctx, c, err, fs.ErrNotExist); err != nil {
 //		return err // on all ranks; errors.Is(err, fs.ErrNotExist) on all, if it was the first rank's
 //	}
 //
-// classes are the errors that errors.Is is to find in another rank's, too: the same ones in the same order on all ranks. An error that is
-// several of them is the first there.
+// classes are the errors that errors.Is is to find in another rank's error. They must be the same in the same order on all ranks. An error
+// that matches several of them counts as the first.
 //
-// Agree is collective. It costs one all-reduce, and a broadcast where there is an error. If it fails itself, the Comm is broken, and what
-// it returns matches both err and the failure.
+// Agree is collective. It costs one all-reduce, and a broadcast if there is an error. If Agree itself fails, the Comm is broken, and the
+// error matches both err and the failure.
 func Agree(ctx context.Context, c *Comm, err error, classes ...error) error {
 	first, f := []int32{int32(c.Size())}, failure.Failure{}
 	if err != nil {
@@ -47,10 +47,10 @@ func Agree(ctx context.Context, c *Comm, err error, classes ...error) error {
 	return f.Elsewhere(classes)
 }
 
-// FromRoot calls f on rank root alone, and gives every rank what it returns: the value, which travels as that of [BroadcastObject], or an
-// error, which is f's own on root, and a [*RemoteError] and no value on the others. classes are as those of [Agree].
+// FromRoot calls f on rank root alone, and gives every rank what f returns. The value travels as in [BroadcastObject]. If f fails, root
+// returns f's own error, and the other ranks return a [*RemoteError] and the zero value. classes are as in [Agree].
 //
-// FromRoot is collective. If it fails itself, what it returns on root matches f's error, too.
+// FromRoot is collective. If FromRoot itself fails, the error on root also matches f's error.
 func FromRoot[T any](ctx context.Context, c *Comm, root int, f func() (T, error), classes ...error) (T, error) {
 	var value T
 	var err error
@@ -73,7 +73,7 @@ func FromRoot[T any](ctx context.Context, c *Comm, root int, f func() (T, error)
 	return a.Value, nil
 }
 
-// answer is what root tells all others: a value or a failure.
+// answer is what root sends to the others: a value or a failure.
 type answer[T any] struct {
 	Value   T
 	Failure *failure.Failure

@@ -19,7 +19,7 @@ func (c *Comm) Barrier(ctx context.Context) error {
 	return c.run(ctx, &o)
 }
 
-// IBarrier is Barrier that goes on by itself.
+// IBarrier is the non-blocking form of Barrier.
 func (c *Comm) IBarrier(ctx context.Context) *Request {
 	return c.request(ctx, &operation{kind: barrierCall})
 }
@@ -34,9 +34,9 @@ var barrierDescriptor = descriptor{
 	},
 }
 
-// MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError
-// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0.
-// It costs rank 0 a message to and from each rank.
+// MonitoredBarrier is Barrier with a time-out of its own, after which rank 0 finds out which ranks are missing. Rank 0 then returns an
+// AbsentError that names all of them. The others return an AbortError with the same text or, a second later, an AbsentError that names
+// rank 0. MonitoredBarrier costs rank 0 one message to and one from each rank.
 func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) error {
 	if c.core.group == nil {
 		return c.Barrier(ctx)
@@ -45,7 +45,7 @@ func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) erro
 	return c.run(ctx, &o)
 }
 
-// IMonitoredBarrier is MonitoredBarrier that goes on by itself.
+// IMonitoredBarrier is the non-blocking form of MonitoredBarrier.
 func (c *Comm) IMonitoredBarrier(ctx context.Context, timeout time.Duration) *Request {
 	if c.core.group == nil {
 		return c.IBarrier(ctx)
@@ -53,7 +53,7 @@ func (c *Comm) IMonitoredBarrier(ctx context.Context, timeout time.Duration) *Re
 	return c.request(ctx, &operation{kind: monitoredCall, timeout: timeout})
 }
 
-// AbsentError names the ranks that did not come to a MonitoredBarrier.
+// AbsentError names the ranks that did not call MonitoredBarrier in time.
 type AbsentError struct {
 	Ranks   []int
 	Timeout time.Duration
@@ -71,13 +71,13 @@ func (e *AbsentError) Error() string {
 	return fmt.Sprintf("%s not come within %v", what, e.Timeout)
 }
 
-// Unwrap makes errors.Is find ErrTimeout.
+// Unwrap returns ErrTimeout.
 func (e *AbsentError) Unwrap() error { return ErrTimeout }
 
-// extraWait is how much longer than rank 0 the others wait, to hear from it who is missing.
+// extraWait is how much longer than rank 0 the others wait, so that rank 0 can tell them who is missing.
 const extraWait = time.Second
 
-// runMonitored is a rank's part in the barrier.
+// runMonitored is one rank's part of the barrier.
 func (k *core) runMonitored(timeout time.Duration) error {
 	if k.group.Rank() != 0 {
 		sent, answer := k.port.Send(0, nil), k.port.Recv(0, nil)
@@ -96,7 +96,7 @@ func (k *core) runMonitored(timeout time.Duration) error {
 	arrivals := k.port.ops[:k.port.used]
 	err := k.awaitArrivals(timeout, func() bool { return !slices.ContainsFunc(arrivals, notDone) })
 	if errors.Is(err, errNoAnswer) {
-		if missing := absent(arrivals); len(missing) > 0 { // else the last has come at the last moment
+		if missing := absent(arrivals); len(missing) > 0 { // otherwise the last rank came just in time
 			return &AbsentError{Ranks: missing, Timeout: timeout}
 		}
 	} else if err != nil {
@@ -116,7 +116,7 @@ func (k *core) runMonitored(timeout time.Duration) error {
 	return nil
 }
 
-// awaitArrivals waits for a condition, for no longer than timeout: then the error is errNoAnswer.
+// awaitArrivals waits until ready returns true. After timeout it returns errNoAnswer.
 func (k *core) awaitArrivals(timeout time.Duration, ready func() bool) error {
 	limited, cancel := context.WithTimeout(k.port.ctx, timeout)
 	defer cancel()
@@ -129,7 +129,7 @@ func (k *core) awaitArrivals(timeout time.Duration, ready func() bool) error {
 
 func notDone(op *engine.Op) bool { return !op.Done() }
 
-// absent is the ranks whose message has not come; that of rank i+1 is ops[i].
+// absent returns the ranks whose message has not come. ops[i] is the receive from rank i+1.
 func absent(ops []*engine.Op) []int {
 	var ranks []int
 	for i, op := range ops {

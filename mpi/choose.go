@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	sharedName = "shm" // the algorithm that goes straight through the memory that all ranks share
+	sharedName = "shm" // the algorithm that works directly in the memory that all ranks share
 	sharedCode = 255
 )
 
-// choose picks the algorithm of a call: the one named, or else the one that is predicted to be fastest.
-// All ranks come to the same choice, as they know the same.
+// choose picks the algorithm of a call: the one that is named, or else the one that is predicted to be the fastest. All ranks make the same
+// choice, because they use the same data.
 func (k *core) choose(o *operation) error {
-	if o.kind == monitoredCall { // it has a way of its own
+	if o.kind == monitoredCall { // it does not use an algorithm from a table
 		return nil
 	}
 	name := o.using
@@ -27,7 +27,7 @@ func (k *core) choose(o *operation) error {
 		return nil
 	}
 	if name == sharedName {
-		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it", name)
+		return fmt.Errorf("algorithm %q works only for ranks that all share memory, and not for every collective", name)
 	}
 	if o.kind == allReduceCall {
 		return k.chooseAllReduce(o, name)
@@ -35,7 +35,7 @@ func (k *core) choose(o *operation) error {
 	return k.pick(o, name, o.algorithms())
 }
 
-// chooseAllReduce is choose's part for all-reduce, which has one algorithm more where the group lies evenly on several machines.
+// chooseAllReduce is choose for all-reduce, which has one more algorithm if the group has equally many ranks on each of several machines.
 func (k *core) chooseAllReduce(o *operation, name string) error {
 	h := k.hierarchy
 	possible := h != nil && (h.canonical() || !k.ordered(o))
@@ -54,8 +54,8 @@ func (k *core) chooseAllReduce(o *operation, name string) error {
 	return nil
 }
 
-// predictHierarchy predicts what an all-reduce of n bytes costs in the hierarchy, with the best algorithm between machines, and whether
-// that is best: the flat algorithm, which knows no machines, costs no less.
+// predictHierarchy predicts the cost of an all-reduce of n bytes in the hierarchy, with the best algorithm between machines. It also
+// returns the best flat algorithm, which ignores machines. best reports whether the hierarchy costs no more than that one.
 func (k *core) predictHierarchy(o *operation, n int) (between, flat algorithm.Entry[runFunc], cost float64, best bool) {
 	h, table, far, size := k.hierarchy, o.algorithms(), k.world.far.At(n), k.port.Size()
 	between = model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
@@ -66,19 +66,19 @@ func (k *core) predictHierarchy(o *operation, n int) (between, flat algorithm.En
 
 func (k *core) refuseHierarchy() error {
 	if k.hierarchy != nil {
-		return fmt.Errorf("algorithm %q keeps the canonical order only with a power of two of ranks on each machine: "+
-			"set deterministic = false, or name another", hierarchicalName)
+		return fmt.Errorf("algorithm %q keeps the canonical order only if each machine has a power of two of ranks: "+
+			"set deterministic = false, or name another algorithm", hierarchicalName)
 	}
-	return fmt.Errorf("algorithm %q needs ranks on several machines: the same number on each, at least two, "+
-		"one machine's after another's, that share memory", hierarchicalName)
+	return fmt.Errorf("algorithm %q requires the same number of ranks on each of several machines: at least two on each, numbered "+
+		"one machine after another, and sharing memory", hierarchicalName)
 }
 
-// ordered tells whether a reduction must keep the canonical order.
+// ordered reports whether a reduction must keep the canonical order.
 func (k *core) ordered(o *operation) bool {
 	return o.op.code != 0 && (k.config().Deterministic || !o.op.commutes)
 }
 
-// pick takes the algorithm that is named, or else the one that is predicted to be fastest.
+// pick takes the algorithm that is named, or else the one that is predicted to be the fastest.
 func (k *core) pick(o *operation, name string, table []algorithm.Entry[runFunc]) error {
 	var e algorithm.Entry[runFunc]
 	canonical := k.ordered(o)
@@ -94,7 +94,7 @@ func (k *core) pick(o *operation, name string, table []algorithm.Entry[runFunc])
 	return nil
 }
 
-// algorithms are those that the operation may go by.
+// algorithms returns the algorithms that the operation may use.
 func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	if o.ragged {
 		return o.kind.descriptor().algorithms[1]
@@ -102,11 +102,11 @@ func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	return o.kind.descriptor().algorithms[0]
 }
 
-// shares reports whether the operation can go straight through shared memory.
+// shares reports whether the operation can work directly in shared memory.
 func (k *core) shares(o *operation) bool { return k.node != nil && o.shared() != nil }
 
-// preferred is the algorithm of the configuration, as far as this collective has it and it works for this group: one that was made
-// by Split or Shrink can be of another kind than that of all ranks. Then the model chooses.
+// preferred returns the algorithm of the configuration, or "" if this collective does not have it or it does not work for this group. A
+// group that Split or Shrink has made can differ from that of all ranks. For "", the model chooses.
 func (k *core) preferred(o *operation) string {
 	name := k.config().Algorithm
 	switch {
@@ -130,8 +130,8 @@ func (k *core) preferred(o *operation) string {
 
 func (k *core) config() *Config { return &k.world.config }
 
-// machine is what messages cost in a collective of n bytes: those of its slowest kind of link. Costs are means over ranks: where messages
-// go by a network, some of the ranks that return early have next to no latency.
+// machine returns the costs of messages in a collective of n bytes, those of the slowest kind of link that it uses. Costs are means over
+// ranks: over a network, some of the ranks that return early have almost no latency.
 func (k *core) machine(kind collective, n int) algorithm.Machine {
 	costs := &k.world.near
 	if k.spread {

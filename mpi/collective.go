@@ -8,11 +8,11 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// collective is the code of a kind of call. The codes are part of the wire's format.
+// collective is the code of a kind of call. The codes are part of the wire format.
 type collective uint8
 
 const (
-	setupCall collective = iota // what a Comm does of its own while it comes to be
+	setupCall collective = iota // the calls that a Comm makes itself while it is being made
 	allReduceCall
 	broadcastCall
 	barrierCall
@@ -30,7 +30,7 @@ const (
 	monitoredCall
 )
 
-// collectives is what there is to know of each kind of call.
+// collectives describes each kind of call.
 var collectives = [...]descriptor{
 	setupCall:         {name: "init", algorithms: allGatherDescriptor.algorithms, internal: true},
 	allReduceCall:     allReduceDescriptor,
@@ -50,36 +50,36 @@ var collectives = [...]descriptor{
 	monitoredCall:     {name: "monitored_barrier"},
 }
 
-// descriptor is all that there is to know of a kind of call. That of a collective is beside its function.
+// descriptor describes a kind of call. The descriptor of a collective is beside its function.
 type descriptor struct {
 	name     string // as errors and Explain show it
 	reduces  bool   // it combines elements by an Op
 	root     rootUse
-	early    bool // a rank returns when its part is done, though others have not come yet
-	costByIn bool // the length that costs are reckoned with is that of in, not of out
-	internal bool // what a Comm does of its own by the algorithms of another kind: nobody chooses among them
+	early    bool // a rank returns when its part is done, even if others have not come yet
+	costByIn bool // costs are computed from the length of in, not from that of out
+	internal bool // a Comm makes the call itself, by the algorithms of another kind; nobody chooses among them
 
-	// algorithms are those for blocks whose bounds all ranks know, or for none; and those for ragged blocks.
+	// algorithms has two tables. The first is for blocks whose bounds all ranks know, or for no blocks. The second is for ragged blocks.
 	algorithms [2][]algorithm.Entry[runFunc]
 
-	// shared goes straight through the memory that all ranks share, and sharedRagged does so for ragged blocks. nil: the collective cannot.
+	// shared works directly in the memory that all ranks share; sharedRagged does so for ragged blocks. nil: the collective cannot do so.
 	shared, sharedRagged sharedFunc
 }
 
 // sharedFunc is a collective through shared memory.
 type sharedFunc func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
 
-// rootUse is what the root in a fingerprint stands for.
+// rootUse says what the root in a fingerprint stands for.
 type rootUse uint8
 
 const (
 	noRoot     rootUse = iota
-	fromRoot           // the rank that all others get something from
-	toRoot             // the rank that alone gets the result
-	countsRoot         // a digest of counts, in which all ranks must agree
+	fromRoot           // the rank whose data all others get
+	toRoot             // the only rank that gets the result
+	countsRoot         // a digest of counts, which must be the same on all ranks
 )
 
-// buffers are what a call gives its algorithm. Bounds of blocks are in bytes, and nil where the call has none.
+// buffers are what a call gives its algorithm. Bounds of blocks are in bytes, and nil if the call has no blocks.
 type buffers struct {
 	out, in     []byte
 	outAt, inAt []int
@@ -88,15 +88,15 @@ type buffers struct {
 	twin        element.Kernel2 // of the reduction, or nil
 }
 
-// sharedReduction is the reduction as shared memory wants it.
+// sharedReduction returns the reduction in the form that package shm uses.
 func (b *buffers) sharedReduction() shm.Reduction {
 	return shm.Reduction{Kernel: b.reduction.Kernel, Kernel2: b.twin, Size: b.reduction.Size}
 }
 
-// runFunc is the function of an algorithm, of whatever collective.
+// runFunc is the function of an algorithm, for any collective.
 type runFunc func(p algorithm.Port, b *buffers) error
 
-// entries makes the functions of a table alike.
+// entries gives the functions of a table the type runFunc.
 func entries[F any](table []algorithm.Entry[F], call func(run F, p algorithm.Port, b *buffers) error) []algorithm.Entry[runFunc] {
 	all := make([]algorithm.Entry[runFunc], len(table))
 	for i, e := range table {
@@ -108,7 +108,7 @@ func entries[F any](table []algorithm.Entry[F], call func(run F, p algorithm.Por
 	return all
 }
 
-// descriptor finds what there is to know of c: nothing, of a code that came off the wire and stands for no kind.
+// descriptor returns the descriptor of c. For a code from the wire that does not stand for any kind, it returns an empty one.
 func (c collective) descriptor() *descriptor {
 	if int(c) < len(collectives) {
 		return &collectives[c]
@@ -123,7 +123,7 @@ func (c collective) String() string {
 	return collectives[c].name
 }
 
-// algorithmName is the name of an algorithm's code, as it may come off the wire.
+// algorithmName returns the name of an algorithm's code. The code may come off the wire, and need not be valid.
 func algorithmName(kind collective, code uint8) string {
 	between := ""
 	switch {
@@ -141,7 +141,7 @@ func algorithmName(kind collective, code uint8) string {
 	return fmt.Sprintf("%salgorithm %d", between, code)
 }
 
-// traits is what there is to know of the algorithms that may be chosen for a collective; none: there is no choice.
+// traits returns the traits of the algorithms that a user may choose for a collective, or nil if there is no choice.
 func (c collective) traits() []algorithm.Traits {
 	if d := c.descriptor(); !d.internal {
 		return algorithm.TraitsOf(d.algorithms[0])

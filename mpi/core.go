@@ -19,10 +19,10 @@ type core struct {
 	members []int         // world ranks, by rank
 	owner   bool          // Close ends the world
 
-	// Of the call that runs: for one goroutine at a time.
+	// The state of the call that runs. Only the goroutine that has the turn uses it.
 	port         port
-	node         *shm.Node      // where all ranks are on this machine; or nil
-	hierarchy    *hierarchy     // where they are on several, evenly; or nil
+	node         *shm.Node      // if all ranks are on this machine; or nil
+	hierarchy    *hierarchy     // if there are equally many on each of several machines; or nil
 	memory       []*shm.Segment // of the node and of Alloc, to be closed
 	chosen       runFunc        // the algorithm
 	spread       bool           // the group has ranks on several machines
@@ -32,7 +32,7 @@ type core struct {
 	name         string      // of its algorithm
 	recorded     bool        // it is in the recorder,
 	recordNumber uint64      // under this number
-	owing        atomic.Bool // it is over, and did not wait for all ranks: what comes next does
+	owing        atomic.Bool // it ended without waiting for all ranks; what comes next waits for them
 
 	buffers                    buffers
 	outBounds, inBounds, parts bounds
@@ -40,13 +40,13 @@ type core struct {
 	turns turns
 
 	failed atomic.Bool
-	mu     sync.Mutex      // guards what follows
+	mu     sync.Mutex      // guards the fields below
 	err    error           // the first failure
-	alive  context.Context // until Close; made at first use
+	alive  context.Context // ends at Close; made at first use
 	end    context.CancelFunc
 }
 
-// run makes a collective call and returns when it is over.
+// run makes a collective call and returns when it has ended.
 func (c *Comm) run(ctx context.Context, o *operation) error {
 	k := c.core
 	o.using = c.algorithm
@@ -57,7 +57,7 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 	return k.execute(ctx, o)
 }
 
-// execute makes one call. The turn is taken.
+// execute makes one call. The caller has the turn.
 func (k *core) execute(ctx context.Context, o *operation) error {
 	k.seq++
 	k.recorded = false
@@ -92,21 +92,21 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	return err
 }
 
-// runProtected is execute's call, with none of the bookkeeping around it. What goes through shared memory is entered when the other
-// ranks have been told: that takes as long as they need to hear of it.
+// runProtected makes execute's call, without the bookkeeping around it. A call that works in shared memory is recorded only when the other
+// ranks can see that this rank has made it: they need about as long to see it as the record takes.
 //
-// A user's operation may panic, or end its goroutine.
+// An operation made by NewOp may panic, or end its goroutine.
 func (k *core) runProtected(ctx context.Context, o *operation) (err error) {
 	finished := false
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
 			if !finished {
-				k.fail(k.call, errors.New("its goroutine has ended in the middle of it"))
+				k.fail(k.call, errors.New("an operation made by NewOp ended the goroutine of the call"))
 			}
 		case *PanicError:
 			err = p
-		default: // ours
+		default: // a bug of this package
 			panic(p)
 		}
 	}()
@@ -145,8 +145,8 @@ func (k *core) catchUp(isShared bool) error {
 	return k.sharedError(k.node.CatchUp(nodeWaiter{k}))
 }
 
-// catchUpLast waits for the ranks that the last call did not wait for, when no other call will. It does not wait for requests that are
-// under way.
+// catchUpLast waits for the ranks that the last call did not wait for, when no other call will do so. It does not wait for requests under
+// way.
 func (k *core) catchUpLast() error {
 	if k.failed.Load() || !k.owing.Load() || k.turns.queued.Load() > 0 {
 		return nil
@@ -158,7 +158,7 @@ func (k *core) catchUpLast() error {
 	return k.finish(context.Background(), k.start(&queuedCall{do: k.resume}))
 }
 
-// resume is the part of catchUpLast that runs in the last call's name. The caller has taken the turn.
+// resume is the part of catchUpLast that runs as a part of the last call. The caller has the turn.
 func (k *core) resume() error {
 	if !k.owing.Load() {
 		return nil
@@ -178,7 +178,7 @@ func (k *core) resume() error {
 	return nil
 }
 
-// enter notes the call that runs, unless that is done, and makes it the group's.
+// enter records the call that runs, if it is not recorded yet, and makes it the group's current call.
 func (k *core) enter() error {
 	if k.recorded {
 		return nil
@@ -190,7 +190,7 @@ func (k *core) enter() error {
 	return k.group.Begin(&k.call, now)
 }
 
-// enterAndNotify is enter, and tells ranks that sleep that this one has come.
+// enterAndNotify is enter that also wakes ranks that sleep, so that they see that this rank has made the call.
 func (k *core) enterAndNotify() error {
 	if k.recorded {
 		k.group.Notify()
@@ -199,7 +199,7 @@ func (k *core) enterAndNotify() error {
 	return k.group.BeginAndNotify(&k.call, k.record())
 }
 
-// record notes the call that runs, unless that is done.
+// record records the call that runs, if it is not recorded yet.
 func (k *core) record() tick.Count {
 	now := tick.Now()
 	if !k.recorded {
@@ -209,12 +209,12 @@ func (k *core) record() tick.Count {
 	return now
 }
 
-// fail breaks the Comm, and its other ranks with it, and returns its first failure.
+// fail breaks the Comm on all its ranks, and returns the Comm's first failure.
 func (k *core) fail(call engine.Call, err error) error {
 	return k.breakWith(fmt.Errorf("%s: %w", describe(call), err), err)
 }
 
-// breakWith is fail with the words for it.
+// breakWith is fail with the text for the failure.
 func (k *core) breakWith(worded, err error) error {
 	k.mu.Lock()
 	first := k.err == nil
@@ -233,7 +233,7 @@ func (k *core) breakWith(worded, err error) error {
 	return broken
 }
 
-// broken is the Comm's first failure.
+// broken returns the Comm's first failure, or nil.
 func (k *core) broken() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

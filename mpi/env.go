@@ -16,28 +16,23 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// InitEnv meets by env://: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and,
-// where ddpbatch launched this rank, DDPBATCH_STORE, DDPBATCH_SECRET,
-// DDPBATCH_LISTEN, DDPBATCH_RUN_ID and DDPBATCH_ATTEMPT.
+// InitEnv joins the group that the environment describes, as env:// of torch.distributed does. It reads RANK, WORLD_SIZE, MASTER_ADDR and
+// MASTER_PORT. If ddpbatch launched this rank, it also reads DDPBATCH_STORE, DDPBATCH_SECRET, DDPBATCH_LISTEN, DDPBATCH_RUN_ID and
+// DDPBATCH_ATTEMPT.
 //
-// DDPBATCH_STORE is the address of a store that serves all ranks. Without it
-// rank 0 serves one at MASTER_PORT, on all interfaces, or on MASTER_ADDR alone
-// where that is a loopback address. DDPBATCH_LISTEN is the address at which
-// the other ranks reach this one; without it that is the address from which this
-// rank reached the store. The run's id and attempt default to
-// torchrun's TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT+1, then to "none" and
-// 1. A world of one rank needs nothing but RANK and WORLD_SIZE.
+// DDPBATCH_STORE is the address of a store that serves all ranks. Without it, rank 0 serves a store at MASTER_PORT, on all interfaces or,
+// if MASTER_ADDR is a loopback address, only on that. DDPBATCH_LISTEN is the address at which the other ranks reach this one. It defaults
+// to the address from which this rank reached the store. The run's id and attempt default to torchrun's TORCHELASTIC_RUN_ID and
+// TORCHELASTIC_RESTART_COUNT+1, then to "none" and 1. A world of one rank reads only RANK and WORLD_SIZE.
 //
-// Ranks that were given no DDPBATCH_SECRET, such as those of a program of your own under `ddpbatch run`, make one of the user's key file
-// and the run's id: DDPBATCH_SECRET_FILE, or else ~/.config/ddpbatch/key by HOME, which is made where it is absent. All ranks
-// must see the same file.
+// Ranks without a DDPBATCH_SECRET, such as those of your own program under `ddpbatch run`, derive the secret from the user's key file and
+// the run's id. The key file is DDPBATCH_SECRET_FILE, or else ~/.config/ddpbatch/key, with HOME for ~. InitEnv makes it if it does not
+// exist. All ranks must see the same file.
 //
-// DDPBATCH_TRANSPORT takes the place of cfg.Transport and DDPBATCH_TCP_STREAMS that of cfg.Streams. DDPBATCH_FLIGHT_FILE names the
-// file that the last operations are written to at the first failure.
-// DDPBATCH_OWN_CORES=1 says that no other rank runs on the cores of this one.
+// DDPBATCH_TRANSPORT replaces cfg.Transport, and DDPBATCH_TCP_STREAMS replaces cfg.Streams. DDPBATCH_FLIGHT_FILE names the file to which
+// the last operations are written at the first failure. DDPBATCH_OWN_CORES=1 says that no other rank runs on the cores of this one.
 //
-// It gives up when ctx ends, or after cfg.Timeout. Close also closes what
-// InitEnv opened.
+// InitEnv gives up when ctx ends, or after cfg.Timeout. Close also closes what InitEnv has opened.
 func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config, log *slog.Logger) (*Comm, error) {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	e, err := readEnvironment(lookup)
@@ -68,7 +63,7 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	return c, nil
 }
 
-// environment is what the variables say.
+// environment is the content of the variables.
 type environment struct {
 	rank, size   int
 	store        string // host:port, or empty: rank 0 serves it at master
@@ -76,16 +71,16 @@ type environment struct {
 	listen       string // or empty
 	run          string
 	attempt      int
-	restart      string // torchrun's count of restarts within the attempt, or empty
+	restart      string // torchrun's number of restarts within the attempt, or empty
 	secret       auth.Secret
-	keyFile      string // that the secret was made of, or empty
-	transport    string // that replaces the configuration's, or empty
-	streams      int    // that replaces the configuration's, or 0
+	keyFile      string // the file from which the secret was derived, or empty
+	transport    string // replaces the configuration's, or empty
+	streams      int    // replaces the configuration's, or 0
 	ownCores     bool   // no other rank runs on the cores of this one
-	flight       string // where the flight recorder goes, or empty
+	flight       string // the file for the flight recorder, or empty
 }
 
-// readEnvironment reports everything that is wrong, not only the first.
+// readEnvironment reads the variables. Its error lists all faults, not only the first.
 func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	v := variables{lookup: lookup}
 	e := environment{
@@ -93,24 +88,24 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 		rank: v.number("RANK", 0, store.MaxWorld-1, ""),
 	}
 	if len(v.faults) == 0 && e.rank >= e.size {
-		v.fault("RANK", "is %d, and WORLD_SIZE %d: ranks go from 0 to %d", e.rank, e.size, e.size-1)
+		v.fault("RANK", "is %d, but WORLD_SIZE is %d: ranks are 0 to %d", e.rank, e.size, e.size-1)
 	}
 	if e.size == 1 || len(v.faults) > 0 {
 		return e, v.err()
 	}
 	if e.store = v.get("DDPBATCH_STORE"); e.store != "" {
 		if _, _, err := net.SplitHostPort(e.store); err != nil {
-			v.fault("DDPBATCH_STORE", "is %q, which is no host:port", e.store)
+			v.fault("DDPBATCH_STORE", "is %q: it must be host:port", e.store)
 		}
 	} else {
 		if e.master = v.get("MASTER_ADDR"); e.master == "" {
-			v.fault("MASTER_ADDR", "is not set: it names the machine of rank 0")
+			v.fault("MASTER_ADDR", "is not set: set it to the host name or address of rank 0's machine")
 		}
 		e.port = strconv.Itoa(v.number("MASTER_PORT", 1, 65535, ""))
 	}
 	if e.listen = v.get("DDPBATCH_LISTEN"); e.listen != "" {
 		if _, err := netip.ParseAddr(e.listen); err != nil {
-			v.fault("DDPBATCH_LISTEN", "is %q, which is no IP address", e.listen)
+			v.fault("DDPBATCH_LISTEN", "is %q: it must be an IP address", e.listen)
 		}
 	}
 	e.run = cmp.Or(v.get("DDPBATCH_RUN_ID", "TORCHELASTIC_RUN_ID"), "none")
@@ -124,16 +119,16 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	return e, v.err()
 }
 
-// explain adds to a refusal what the secret was made of.
+// explain adds to a refusal of the store how this rank's secret was derived.
 func (e environment) explain(err error) error {
 	if e.keyFile != "" && errors.Is(err, auth.ErrRefused) {
-		return fmt.Errorf("%w; this rank's is made of the key file %s and the run id %q: give all ranks the same file, by "+
+		return fmt.Errorf("%w; this rank derived its secret from the key file %s and the run id %q: give all ranks the same file, by "+
 			"DDPBATCH_SECRET_FILE, or the same DDPBATCH_SECRET", err, e.keyFile, e.run)
 	}
 	return err
 }
 
-// maxAttempts is the largest number of attempts or restarts that is believed.
+// maxAttempts is the largest valid number of attempts or restarts.
 const maxAttempts = 1 << 20
 
 // variables reads environment variables and collects what is wrong with them.
@@ -142,7 +137,7 @@ type variables struct {
 	faults []string
 }
 
-// get is the first of names that is set to something, or empty.
+// get returns the first of the named variables that is not empty, or "".
 func (v *variables) get(names ...string) string {
 	for _, name := range names {
 		if text, _ := v.lookup(name); text != "" {
@@ -156,7 +151,7 @@ func (v *variables) fault(name, format string, args ...any) {
 	v.faults = append(v.faults, name+" "+fmt.Sprintf(format, args...))
 }
 
-// err shows all faults in one line.
+// err returns all faults in one line.
 func (v *variables) err() error {
 	if len(v.faults) == 0 {
 		return nil
@@ -164,8 +159,8 @@ func (v *variables) err() error {
 	return errors.New(strings.Join(v.faults, "; "))
 }
 
-// number reads a decimal number between low and high. What is not set has the text
-// missing; if that is empty too, it is a fault.
+// number reads a decimal number from low to high. missing is the text of a variable that is not set; if that is empty, too, the variable
+// is required.
 func (v *variables) number(name string, low, high int, missing string) int {
 	text := cmp.Or(v.get(name), missing)
 	if text == "" {
@@ -180,7 +175,8 @@ func (v *variables) number(name string, low, high int, missing string) int {
 	return n
 }
 
-// secret is what name is set to, or else the run's, of the user's key file, with the path of that.
+// secret returns the secret that name is set to. If name is not set, it derives the run's secret from the user's key file, and also
+// returns the path of that file.
 func (v *variables) secret(name, run string) (secret auth.Secret, keyFile string) {
 	if text := v.get(name); text != "" {
 		s, err := auth.ParseSecret(text)
@@ -194,8 +190,8 @@ func (v *variables) secret(name, run string) (secret auth.Secret, keyFile string
 		secret, err = auth.RunSecret(path, run)
 	}
 	if err != nil {
-		v.fault(name, "is not set, and ranks talk only to ranks that know it: start them with `ddpbatch run`, or give each the same "+
-			"64 hexadecimal digits (`openssl rand -hex 32` makes some); nor is there a key file: %v", err)
+		v.fault(name, "is not set, and the secret cannot be derived from the key file (%v): start the ranks with `ddpbatch run`, or set "+
+			"it to the same 64 hexadecimal digits on all ranks (`openssl rand -hex 32` makes some)", err)
 	}
 	return secret, path
 }

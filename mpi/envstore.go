@@ -17,12 +17,12 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// initStore is the store that a rank has opened to meet the others.
+// initStore is the store that a rank has opened to meet the other ranks.
 type initStore struct {
 	store   store.Store
 	listen  string // IP address for the other ranks
 	close   func() error
-	abandon func() error // close, but waits for nobody
+	abandon func() error // closes without waiting for the other ranks
 }
 
 // openStore opens the store that the environment names.
@@ -40,7 +40,7 @@ func (e environment) openStore(ctx context.Context, log *slog.Logger) (*initStor
 	}
 	s.listen = cmp.Or(e.listen, s.listen)
 	if e.restart != "" {
-		// The agent's store outlives its workers: those of another life left keys there.
+		// The agent's store outlives its workers, and still has the keys of the workers before a restart.
 		s.store = store.Prefix(s.store, "restart/"+e.restart)
 	}
 	return s, nil
@@ -56,7 +56,7 @@ func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.L
 		Secret: e.secret, Binding: binding, Name: fmt.Sprintf("rank %d", e.rank), Log: log,
 	})
 	if err != nil {
-		return nil, err // it says what was done
+		return nil, err // it says what failed
 	}
 	listen, err := addressOf(client)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.L
 	}, nil
 }
 
-// localAddress is the address of this machine that host stands for.
+// localAddress returns the address of this machine that host stands for.
 func localAddress(ctx context.Context, host string) (netip.Addr, error) {
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -103,12 +103,12 @@ func localAddress(ctx context.Context, host string) (netip.Addr, error) {
 	}
 	local := slices.DeleteFunc(found, func(ip netip.Addr) bool { return !ip.IsLoopback() && !owns(own, ip) })
 	if len(local) == 0 {
-		return netip.Addr{}, errors.New("that is not this machine, where rank 0 runs")
+		return netip.Addr{}, errors.New("it must name this machine, because rank 0 runs here")
 	}
 	return mostReachable(local), nil
 }
 
-// mostReachable prefers what other machines reach, then IPv4.
+// mostReachable prefers addresses that other machines can reach, and then IPv4.
 func mostReachable(addrs []netip.Addr) netip.Addr {
 	cost := func(ip netip.Addr) int {
 		n := 0
@@ -130,28 +130,27 @@ func owns(own []net.Addr, ip netip.Addr) bool {
 	})
 }
 
-// hostLinger is how long a rank that serves the store waits, at its end, for
-// the others to leave it.
+// hostLinger is how long a rank that serves the store waits in Close for the others to leave.
 const hostLinger = 10 * time.Second
 
 // storeClients counts the clients of a store.
 type storeClients struct {
 	here atomic.Int32
-	gone chan struct{} // receives when one has left
+	gone chan struct{} // receives when a client has left
 }
 
-// joined and left are a store.ServerConfig's.
+// joined and left are callbacks for store.ServerConfig.
 func (g *storeClients) joined(string, net.Addr) { g.here.Add(1) }
 
 func (g *storeClients) left(string) {
 	g.here.Add(-1)
 	select {
 	case g.gone <- struct{}{}:
-	default: // who waits looks again anyway
+	default: // wait counts the clients again anyway
 	}
 }
 
-// wait returns when nobody is here, or after limit.
+// wait returns when no client is left, or after limit.
 func (g *storeClients) wait(limit time.Duration) {
 	for until, waiting := time.Now().Add(limit), true; waiting && g.here.Load() > 0; {
 		_, waiting = pause.Await(g.gone, time.Until(until))

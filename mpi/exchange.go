@@ -10,18 +10,17 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// Broadcast copies root's buf into that of every other rank. buf has the same
-// length on all of them, and may be empty.
+// Broadcast copies root's buf into the buf of every other rank. buf has the same length on all of them, and may be empty.
 //
-// Root may return before the others have called it. That they have, and name the same root, it finds out in its next call, or in Close:
-// so two ranks that both take themselves for the root get an error there.
+// Root may return before the others have made the call. Whether they have made it, and with the same root, it finds out in its next call,
+// or in Close. So if two ranks both call Broadcast as the root, they get an error there.
 //
-// When it fails the content of buf is undefined on all ranks but root.
+// If it fails, the content of buf is undefined on all ranks but root.
 func Broadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) error {
 	return c.run(ctx, broadcastOf(new(operation), c, buf, root))
 }
 
-// IBroadcast is Broadcast that goes on by itself. buf is the Request's until that is done.
+// IBroadcast is the non-blocking form of Broadcast. buf belongs to the Request until it is done.
 func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Request {
 	return c.request(ctx, broadcastOf(new(operation), c, buf, root))
 }
@@ -45,23 +44,23 @@ func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) *operation 
 	return o
 }
 
-// AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
-// the rank's own block of out; else it shares no memory with out. Of a buffer from Alloc it is in that matters.
+// AllGather gathers the in of all ranks, in the order of ranks, in the out of every rank. in has the same length on all of them. It may be
+// the rank's own block of out; otherwise it must not overlap out. If only one of the buffers is from Alloc, it should be in.
 func AllGather[T Number](ctx context.Context, c *Comm, out, in []T) error {
 	return c.run(ctx, allGatherOf(new(operation), c, out, in, nil))
 }
 
-// AllGatherV is AllGather of ins of different lengths: counts[i] elements of rank i. All ranks give the same counts.
+// AllGatherV is AllGather for different lengths of in: counts[i] elements from rank i. counts must be the same on all ranks.
 func AllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) error {
 	return c.run(ctx, allGatherOf(new(operation), c, out, in, counts))
 }
 
-// IAllGather is AllGather that goes on by itself. Both buffers are the Request's until that is done.
+// IAllGather is the non-blocking form of AllGather. Both buffers belong to the Request until it is done.
 func IAllGather[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
 	return c.request(ctx, allGatherOf(new(operation), c, out, in, nil))
 }
 
-// IAllGatherV is AllGatherV that goes on by itself. Buffers and counts are the Request's until that is done.
+// IAllGatherV is the non-blocking form of AllGatherV. Buffers and counts belong to the Request until it is done.
 func IAllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) *Request {
 	return c.request(ctx, allGatherOf(new(operation), c, out, in, counts))
 }
@@ -92,7 +91,7 @@ func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) *op
 		o.root = digestOfCounts(counts)
 	}
 	if o.wrong == nil && overlapsOthers(out, in, o.outBlocks.own(c.Rank())) {
-		o.wrong = errors.New("in overlaps out, and is not this rank's own block of it")
+		o.wrong = errors.New("in overlaps out, but is not this rank's own block of it")
 	}
 	return o
 }
@@ -102,23 +101,23 @@ func overlapsOthers[T Number](out, in []T, own int) bool {
 	return overlap(bytesOf(out), bytesOf(in)) && &out[own] != &in[0]
 }
 
-// Gather puts the ranks' in together, in the order of ranks, in root's out. All ins have the same length; other
-// ranks' out is not used. in may be root's own block of out. The others may return before root has called it, as root does from Broadcast.
+// Gather gathers the in of all ranks, in the order of ranks, in root's out. in has the same length on all ranks. The out of other ranks is
+// not used. On root, in may be its own block of out. The other ranks may return before root has made the call, as root may from Broadcast.
 func Gather[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
 	return c.run(ctx, gatherOf(new(operation), c, out, in, nil, root, false))
 }
 
-// GatherV is Gather of ins of different lengths: counts[i] elements of rank i. Only root's counts are used.
+// GatherV is Gather for different lengths of in: counts[i] elements from rank i. Only root's counts are used.
 func GatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
 	return c.run(ctx, gatherOf(new(operation), c, out, in, counts, root, true))
 }
 
-// IGather is Gather that goes on by itself. Both buffers are the Request's until that is done.
+// IGather is the non-blocking form of Gather. Both buffers belong to the Request until it is done.
 func IGather[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
 	return c.request(ctx, gatherOf(new(operation), c, out, in, nil, root, false))
 }
 
-// IGatherV is GatherV that goes on by itself. Buffers and counts are the Request's until that is done.
+// IGatherV is the non-blocking form of GatherV. Buffers and counts belong to the Request until it is done.
 func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
 	return c.request(ctx, gatherOf(new(operation), c, out, in, counts, root, true))
 }
@@ -157,8 +156,8 @@ func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root i
 	return o
 }
 
-// Scatter hands root's in out to the ranks, block by block, each into its out. All outs have the same length; other
-// ranks' in is not used. out may be root's own block of in. Root may return before the others have called it, as from Broadcast.
+// Scatter sends each rank its block of root's in, which the rank receives in out. out has the same length on all ranks. The in of other
+// ranks is not used. On root, out may be its own block of in. Root may return before the others have made the call, as from Broadcast.
 func Scatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
 	return c.run(ctx, scatterOf(new(operation), c, out, in, nil, root, false))
 }
@@ -168,12 +167,12 @@ func ScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int,
 	return c.run(ctx, scatterOf(new(operation), c, out, in, counts, root, true))
 }
 
-// IScatter is Scatter that goes on by itself. Both buffers are the Request's until that is done.
+// IScatter is the non-blocking form of Scatter. Both buffers belong to the Request until it is done.
 func IScatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
 	return c.request(ctx, scatterOf(new(operation), c, out, in, nil, root, false))
 }
 
-// IScatterV is ScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
+// IScatterV is the non-blocking form of ScatterV. Buffers and counts belong to the Request until it is done.
 func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
 	return c.request(ctx, scatterOf(new(operation), c, out, in, counts, root, true))
 }
@@ -212,8 +211,8 @@ func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root 
 	return o
 }
 
-// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. All blocks have the same length: in
-// and out are as many of them as there are ranks. They must not overlap.
+// AllToAll sends block i of in to rank i, which receives it as the block of this rank in its out. All blocks have the same length, and in
+// and out have one block for each rank. They must not overlap.
 func AllToAll[T Number](ctx context.Context, c *Comm, out, in []T) error {
 	return c.run(ctx, allToAllOf(new(operation), c, out, in, nil, nil))
 }
@@ -223,12 +222,12 @@ func AllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int,
 	return c.run(ctx, allToAllOf(new(operation), c, out, in, outCounts, inCounts))
 }
 
-// IAllToAll is AllToAll that goes on by itself. Both buffers are the Request's until that is done.
+// IAllToAll is the non-blocking form of AllToAll. Both buffers belong to the Request until it is done.
 func IAllToAll[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
 	return c.request(ctx, allToAllOf(new(operation), c, out, in, nil, nil))
 }
 
-// IAllToAllV is AllToAllV that goes on by itself. Buffers and counts are the Request's until that is done.
+// IAllToAllV is the non-blocking form of AllToAllV. Buffers and counts belong to the Request until it is done.
 func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) *Request {
 	return c.request(ctx, allToAllOf(new(operation), c, out, in, outCounts, inCounts))
 }
@@ -255,7 +254,7 @@ func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCount
 	defer o.checkApart()
 	if outCounts == nil && inCounts == nil {
 		if len(in) != len(out) && o.wrong == nil {
-			o.wrong = fmt.Errorf("in has %d elements and out %d: they must be as many", len(in), len(out))
+			o.wrong = fmt.Errorf("in has %d elements and out %d: both must have the same number", len(in), len(out))
 		}
 		o.inBlocks = o.evenBlocks(c, "in", len(in), len(in)/c.Size())
 		o.outBlocks = o.inBlocks
@@ -265,7 +264,7 @@ func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCount
 	o.inBlocks = o.unevenBlocks(c, "in", len(in), inCounts)
 	o.outBlocks = o.unevenBlocks(c, "out", len(out), outCounts)
 	if r := c.Rank(); o.wrong == nil && inCounts[r] != outCounts[r] {
-		o.wrong = fmt.Errorf("this rank sends itself %d elements and receives %d", inCounts[r], outCounts[r])
+		o.wrong = fmt.Errorf("this rank sends itself %d elements but receives %d", inCounts[r], outCounts[r])
 	}
 	return o
 }

@@ -11,36 +11,37 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// Prediction is what the model of messages' costs says of one algorithm.
+// Prediction is the predicted time of one algorithm.
 type Prediction struct {
 	Algorithm string
-	Time      time.Duration // 0 where the algorithm does not work for this number of ranks, or there is one rank only
-	Chosen    bool          // it is what a call gets that names none
-	Refused   string        // why it may not be chosen; empty: it may
+	Time      time.Duration // 0 if the algorithm does not work for this number of ranks, or if there is only one rank
+	Chosen    bool          // a call that does not name an algorithm uses this one
+	Refused   string        // why it cannot be chosen; empty: it can
 }
 
-// Explain predicts, for every algorithm of a collective, how long it takes for a buffer of the given length in bytes: of a gather,
-// scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce", and those of GatherV,
-// ScatterV and AllToAllV end with "_v"; reductions are predicted as of a standard Op. Each rank is taken to have a core of its own.
+// Explain predicts, for every algorithm of a collective, how long it takes for a buffer of the given length in bytes. For collectives with
+// blocks, such as gather and scatter, that is the length of all blocks together. Collectives have the names that errors show, such as
+// "all_reduce". The names of GatherV, ScatterV and AllToAllV end with "_v". Reductions are predicted for a standard Op. Explain assumes
+// that each rank has a core of its own.
 func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
 	name, ragged := strings.CutSuffix(collective, "_v")
 	kind := allReduceCall
 	for kind.String() != name {
 		if kind++; int(kind) == len(collectives) {
-			return nil, fmt.Errorf("explain: there is no collective %q", collective)
+			return nil, fmt.Errorf("explain: unknown collective %q", collective)
 		}
 	}
 	if bytes < 0 {
-		return nil, fmt.Errorf("explain %s: a buffer of %d bytes", collective, bytes)
+		return nil, fmt.Errorf("explain %s: the length must not be negative, got %d", collective, bytes)
 	}
 	o := operation{kind: kind, ragged: ragged}
 	if kind.descriptor().internal || len(o.algorithms()) == 0 {
-		return nil, fmt.Errorf("explain: %s has no choice of algorithms", collective)
+		return nil, fmt.Errorf("explain: %s does not choose among algorithms", collective)
 	}
 	return c.core.explain(&o, bytes), nil
 }
 
-// explain predicts the algorithms of a table, and those that have none.
+// explain predicts the algorithms of a table, and those that are not in a table.
 func (k *core) explain(o *operation, n int) []Prediction {
 	kind := o.kind
 	if kind.descriptor().reduces {
@@ -75,9 +76,9 @@ func (k *core) explain(o *operation, n int) []Prediction {
 	return all
 }
 
-// sharedCost predicts a collective that goes straight through shared memory, for buffers that are not from Alloc. It scales the costs of
-// messages: a flag arrives sooner than a message, and a long buffer is copied fewer times, once if it is only moved and the ranks can read
-// each other's memory. The factors were measured with two ranks.
+// sharedCost predicts a collective that works directly in shared memory, for buffers that are not from Alloc. It scales the costs of
+// messages: a flag arrives sooner than a message, and a long buffer is copied fewer times, only once if the collective moves data and the
+// ranks can read each other's memory. The factors were measured with two ranks.
 func (d *descriptor) sharedCost(m algorithm.Machine, readable bool, size, n int) float64 {
 	const short, long = 64 << 10, 1 << 20                        // between them, chunks in the caches save time
 	latency, beta := 0.6*float64(bits.Len(uint(size-1))), m.Both // flags pass in as many steps as messages
@@ -96,11 +97,11 @@ func (d *descriptor) sharedCost(m algorithm.Machine, readable bool, size, n int)
 	return latency*m.Alpha + moved*beta
 }
 
-// explainHierarchy also tells whether it is predicted to be the best.
+// explainHierarchy also reports whether the hierarchy is predicted to be the best.
 func (k *core) explainHierarchy(o *operation, n int) (Prediction, bool) {
 	p := Prediction{Algorithm: hierarchicalName}
 	if !k.hierarchy.canonical() && k.ordered(o) {
-		p.Refused = "does not keep the canonical order, as ranks on a machine are no power of two"
+		p.Refused = "does not keep the canonical order, as the number of ranks on a machine is not a power of two"
 		return p, false
 	}
 	_, _, cost, best := k.predictHierarchy(o, n)

@@ -51,10 +51,10 @@ func TestExplainRefusesWrongArguments(t *testing.T) {
 		bytes int
 		want  string
 	}{
-		{"all_reduse", 4, `there is no collective "all_reduse"`},
-		{"all_gather_v", 4, "all_gather_v has no choice of algorithms"},
-		{"alloc", 4, "alloc has no choice of algorithms"},
-		{"broadcast", -1 << 30, "a buffer of -1073741824 bytes"},
+		{"all_reduse", 4, `unknown collective "all_reduse"`},
+		{"all_gather_v", 4, "all_gather_v does not choose among algorithms"},
+		{"alloc", 4, "alloc does not choose among algorithms"},
+		{"broadcast", -1 << 30, "must not be negative, got -1073741824"},
 	} {
 		if got, err := c.Explain(tt.name, tt.bytes); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s of %d bytes: %v, %v", tt.name, tt.bytes, got, err)

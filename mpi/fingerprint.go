@@ -8,7 +8,7 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// call is the operation's fingerprint.
+// call returns the operation's fingerprint.
 func (o *operation) call(k *core) engine.Call {
 	call := engine.Call{
 		Seq: k.seq, Count: countOf(o.count, o.digest^o.op.digest), Root: int32(o.root),
@@ -24,11 +24,11 @@ const (
 	// noCount is the count of a call whose ranks have buffers of different lengths.
 	noCount = 1<<64 - 1
 
-	// countBits is how many bits of a fingerprint's count are one. Above them is a digest of whatever has no place of its own.
+	// countBits is how many bits of a fingerprint's count hold the count itself. The bits above hold a digest of what has no other field.
 	countBits = 40
 )
 
-// countOf is a fingerprint's count.
+// countOf returns a fingerprint's count.
 func countOf(count uint64, digest uint32) uint64 {
 	if count == noCount || digest == 0 {
 		return count
@@ -36,13 +36,13 @@ func countOf(count uint64, digest uint32) uint64 {
 	return count | uint64(digest^digest>>24)<<countBits
 }
 
-// fingerprintOf is a fingerprint for shared memory.
+// fingerprintOf returns a fingerprint for shared memory.
 func fingerprintOf(call *engine.Call) shm.Fingerprint {
 	codes := uint32(call.Collective) | uint32(call.Element)<<8 | uint32(call.Op)<<16 | uint32(call.Algorithm)<<24
 	return shm.Fingerprint{call.Group, call.Seq, call.Count, uint64(uint32(call.Root)) | uint64(codes)<<32}
 }
 
-// callOf is the reverse.
+// callOf is the inverse of fingerprintOf.
 func callOf(s shm.Fingerprint) engine.Call {
 	codes := uint32(s[3] >> 32)
 	return engine.Call{
@@ -51,7 +51,7 @@ func callOf(s shm.Fingerprint) engine.Call {
 	}
 }
 
-// digestOfCounts is a hash of counts (FNV-1a), for the place in the fingerprint where other collectives have a root; never 0.
+// digestOfCounts returns a hash of counts (FNV-1a), for the field of the fingerprint that holds the root of other collectives. It is not 0.
 func digestOfCounts(counts []int) int {
 	h := uint32(2166136261)
 	for _, n := range counts {
@@ -62,8 +62,8 @@ func digestOfCounts(counts []int) int {
 	return int(int32(h | 1))
 }
 
-// describe words a fingerprint as errors show it, such as "all_reduce #7 float32 x 10 sum": all of it but the algorithm. Fingerprints
-// come off the wire, too: no code is taken for granted.
+// describe formats a fingerprint for errors, such as "all_reduce #7 float32 x 10 sum". It leaves out the algorithm. Fingerprints also come
+// off the wire, so it accepts any codes.
 func describe(call engine.Call) string {
 	kind, data := collective(call.Collective), element.Type(call.Element)
 	if kind == messageCall {
@@ -96,7 +96,7 @@ func describe(call engine.Call) string {
 	return text
 }
 
-// describeFully also words the algorithm, so that no two fingerprints that differ read the same.
+// describeFully also formats the algorithm, so that two fingerprints that differ also read differently.
 func describeFully(call engine.Call) string {
 	text := describe(call) + " by " + algorithmName(collective(call.Collective), call.Algorithm)
 	if digest := call.Count >> countBits; digest != 0 && call.Element != 0 && call.Count != noCount {

@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// Group makes a Comm of the given ranks of c, in that order: rank i of it is ranks[i] of c. All ranks of c call it with the same
-// ranks; those that are not among them get nil. The new Comm uses the connections of c, and lives no longer than
-// the one that Init made; its calls and those of c do not disturb each other.
+// Group makes a Comm of the given ranks of c, in that order: its rank i is rank ranks[i] of c. All ranks of c call it with the same ranks;
+// those that are not among them get nil. The new Comm uses the connections of c, and lives no longer than the Comm that Init made. Its
+// calls and those of c do not disturb each other.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	var made *Comm
 	err := c.core.exclusively(ctx, groupCall.String(), func(ctx context.Context) error {
@@ -30,14 +30,14 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	return made, nil
 }
 
-// checkRanks tells what is wrong with the ranks of a new group.
+// checkRanks checks the ranks of a new group.
 func checkRanks(ranks []int, size int) error {
 	if len(ranks) == 0 {
-		return errors.New("it has no ranks")
+		return errors.New("the list of ranks is empty")
 	}
 	for i, rank := range ranks {
 		if rank < 0 || rank >= size {
-			return fmt.Errorf("there is no rank %d: ranks go from 0 to %d", rank, size-1)
+			return fmt.Errorf("rank %d does not exist: ranks are 0 to %d", rank, size-1)
 		}
 		if slices.Contains(ranks[:i], rank) {
 			return fmt.Errorf("rank %d is named twice", rank)
@@ -55,8 +55,8 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	return c.Group(ctx, ranks)
 }
 
-// Split parts the ranks of c: those that call it with the same colour make a Comm together, in the order of their keys, and of
-// their ranks where keys are equal. A rank whose colour is negative gets nil.
+// Split divides the ranks of c: ranks that pass the same colour make a Comm together. The new ranks are in the order of their keys, and of
+// their old ranks if keys are equal. A rank that passes a negative colour gets nil.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	var made *Comm
 	err := c.core.exclusively(ctx, groupCall.String(), func(ctx context.Context) error {
@@ -84,8 +84,8 @@ func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	return made, nil
 }
 
-// newSubgroup makes the Comm of some ranks of k, this one among them, right after these have agreed on them. They agree on the moment,
-// too, which no other branch of k has.
+// newSubgroup makes the Comm of some ranks of k, this one among them, right after these have agreed on them. All of them pass the same
+// moment, which differs from that of every other subgroup of k.
 func (k *core) newSubgroup(ctx context.Context, ranks []int, moment uint64) (*Comm, error) {
 	if k.group == nil {
 		return &Comm{core: &core{world: k.world, members: []int{0}}}, nil
@@ -102,10 +102,10 @@ func (k *core) newSubgroup(ctx context.Context, ranks []int, moment uint64) (*Co
 	return c, nil
 }
 
-// childID is a number for a group that no other has: the hash of its parent, of when that made it, and of its ranks.
+// childID returns a number that no other group has: a hash of the parent's number, of when the parent made the group, and of its ranks.
 func childID(parent, seq, digest uint64) uint64 { return digestOf([]uint64{parent, seq, digest}) }
 
-// digestOf is a hash of numbers: of a group's ranks, for the fingerprint.
+// digestOf returns a hash of numbers, such as the ranks of a group for the fingerprint.
 func digestOf[T int | uint64](numbers []T) uint64 {
 	h := fnv.New64a()
 	for _, n := range numbers {

@@ -154,10 +154,10 @@ func TestImpossibleGroupIsRefused(t *testing.T) {
 		ranks []int
 		text  string
 	}{
-		{[]int{0, 2}, "there is no rank 2: ranks go from 0 to 1"},
-		{[]int{-1}, "there is no rank -1"},
+		{[]int{0, 2}, "rank 2 does not exist: ranks are 0 to 1"},
+		{[]int{-1}, "rank -1 does not exist"},
 		{[]int{1, 1}, "rank 1 is named twice"},
-		{nil, "it has no ranks"},
+		{nil, "the list of ranks is empty"},
 	}
 	for _, tt := range tests {
 		w := newWorldOn(t, "local", 2, nil)

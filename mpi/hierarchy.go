@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	hierarchicalName = "hierarchical" // all-reduce in steps: within machines, between them, within them
-	hierarchicalCode = 128            // and up: plus that of the algorithm between machines
+	hierarchicalName = "hierarchical" // all-reduce in three steps: within machines, between them, within them
+	hierarchicalCode = 128            // plus the code of the algorithm between machines
 )
 
-// hierarchy is a group whose ranks are on several machines: the same number on each, more than one, and one machine's after
-// another's.
+// hierarchy describes a group whose ranks are on several machines, with the same number of ranks on each, more than one, and one machine's
+// ranks after another's.
 type hierarchy struct {
 	node  *shm.Node // the ranks of this machine
 	local int       // this rank's place among them
-	width int       // how many there are
-	cross []int     // the ranks with the same place, one of each machine, in order
+	width int       // the number of ranks of each machine
+	cross []int     // the ranks with the same place, one on each machine, in order
 
-	between crossPort // to these
+	between crossPort // for messages to these
 }
 
-// shareMachines lays memory under the ranks of each machine of a group that is spread over several, if it lies on them evenly and all
-// ranks manage to. k is the group in which target's is made.
+// shareMachines makes shared memory for the ranks of each machine of a group that is spread over several, if each machine has the same
+// number of its ranks and the memory works on all ranks. k is the group that sets up target.
 func (k *core) shareMachines(ctx context.Context, target *core) error {
 	machines := make([]int, len(k.members))
 	for i, rank := range k.members {
@@ -50,7 +50,7 @@ func (k *core) shareMachines(ctx context.Context, target *core) error {
 	return nil
 }
 
-// newHierarchy finds out how the group lies on machines, where machines[i] tells that of rank i; nil: in no such way.
+// newHierarchy returns this rank's place in the group's hierarchy; machines[i] is the machine of rank i. It returns nil if there is none.
 func newHierarchy(machines []int, rank int) *hierarchy {
 	width := slices.IndexFunc(machines, func(m int) bool { return m != machines[0] })
 	if width < 2 || len(machines)%width != 0 {
@@ -71,18 +71,18 @@ func newHierarchy(machines []int, rank int) *hierarchy {
 	return h
 }
 
-// canonical tells whether reducing by machines first keeps the canonical order: where each machine's ranks are a whole
+// canonical reports whether reducing within machines first keeps the canonical order, which is so if each machine's ranks are a whole
 // subtree.
 func (h *hierarchy) canonical() bool { return h.width&(h.width-1) == 0 }
 
-// cost predicts an all-reduce of n bytes: all of it goes through memory twice, and each rank's part over the network.
+// cost predicts an all-reduce of n bytes: all of it passes through memory twice, and each rank's part over the network.
 func (h *hierarchy) cost(between algorithm.Entry[runFunc], m algorithm.Machine, n int) float64 {
-	const flags = 4 * 0.5e-6 // the exchanges within the machine, at what a hop through memory takes
+	const flags = 4 * 0.5e-6 // the exchanges within the machine, at the time of one hop through memory each
 	return flags + 3*float64(n)*m.Gamma + between.Cost(m, len(h.cross), n/h.width)
 }
 
-// runHierarchical reduces within the machine, so that each of its ranks has one part of the sum; all-reduces that part with
-// the ranks that have the same of other machines; and gathers the parts within the machine again.
+// runHierarchical reduces within the machine, so that each of its ranks has one part of the sum. Then it all-reduces that part with the
+// ranks of other machines that have the same part. At last it gathers the parts within the machine.
 func (k *core) runHierarchical(b *buffers) error {
 	h, w, fingerprint := k.hierarchy, nodeWaiter{k}, fingerprintOf(&k.call)
 	r := b.sharedReduction()
@@ -100,11 +100,11 @@ func (k *core) runHierarchical(b *buffers) error {
 	return k.sharedError(h.node.AllGather(w, fingerprint, whole, at, whole[at[h.local]:at[h.local+1]]))
 }
 
-// crossPort is the port of a part of the group.
+// crossPort is the port for a part of the group.
 type crossPort struct {
 	*port
-	ranks []int // of the part, in the group
-	rank  int   // this one's place among them
+	ranks []int // the ranks of the part, in the group
+	rank  int   // this rank's place among them
 }
 
 func (p *crossPort) Rank() int { return p.rank }

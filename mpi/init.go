@@ -17,17 +17,14 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// Init makes this process rank cfg.Rank of a group of cfg.Size. It returns when
-// every rank has been connected to every other.
+// Init makes this process rank cfg.Rank of a group of cfg.Size ranks. It returns when every rank is connected to every other.
 //
-// It gives up when ctx ends, or after cfg.Config.Timeout; the error is then a
-// [transport.MissingError], which names the ranks that were not met. Once all are connected, they measure what messages cost and share
-// memory: then it gives up after cfg.Config.Timeout without progress, as all calls do, and names the rank that does not answer. A rank
-// with another secret, run or attempt is refused, and logged; one with another Size, or of a number
-// that is there already, gives up at once.
+// Init gives up when ctx ends, or after cfg.Config.Timeout. The error is then a [transport.MissingError], which names the ranks that did
+// not connect. Once all are connected, they measure the cost of messages and set up shared memory. In that phase Init gives up after
+// cfg.Config.Timeout without progress, as all calls do, and the error names the rank that does not answer. A rank with another secret, run
+// or attempt is refused, and the refusal is logged. A rank with another Size, or with a number that is taken already, gives up at once.
 //
-// A store serves one group of an attempt: give further ones another Group name, or make them of this one
-// with Split.
+// A store serves one group in an attempt. For further groups use another Group name, or make them from this one with Split.
 func Init(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	c, err := connect(ctx, cfg)
 	if err != nil {
@@ -36,8 +33,8 @@ func Init(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	return c, nil
 }
 
-// InitLocal makes the Comms of all ranks of a network within this process, by rank. A Comm is for the goroutine that plays its
-// rank. Only the Config, the Flight and the Log of cfg are used; each rank's Flight has its number after it, as in "flight.3".
+// InitLocal makes the Comms of all ranks of a network within this process, and returns them by rank. Each Comm is for the goroutine that
+// acts as its rank. InitLocal uses only Config, Flight and Log of cfg. Each rank's Flight ends with its number, as in "flight.3".
 func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) ([]*Comm, error) {
 	if err := cfg.Config.Validate(); err != nil {
 		return nil, fmt.Errorf("init within one process: %w", err)
@@ -76,12 +73,12 @@ func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) 
 	return nil, err
 }
 
-// Self is the communicator of a world of one.
+// Self returns the Comm of a world of one rank.
 func Self() *Comm { return newSelf(InitConfig{Config: DefaultConfig()}) }
 
 func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if !littleEndian() {
-		return nil, errors.New("this machine is big-endian; ranks exchange little-endian memory")
+		return nil, errors.New("this machine is big-endian: ranks exchange elements in little-endian order only")
 	}
 	if err := cfg.Config.Validate(); err != nil {
 		return nil, err
@@ -101,7 +98,7 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	return join(ctx, fabric, cfg) // its time-out is that of all calls, which finds out what the rank does that it waits for
+	return join(ctx, fabric, cfg) // with the time-out of all calls, whose error says what the rank does that this one waits for
 }
 
 // newSelf is Self with a configuration.
@@ -112,7 +109,7 @@ func newSelf(cfg InitConfig) *Comm {
 // worldID is the number of the group of all ranks.
 const worldID = 1
 
-// join makes the Comm of all ranks on their links, which it takes over.
+// join makes the Comm of all ranks from their links. It owns the fabric from then on.
 func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
 	w := newWorldOf(cfg)
 	w.sockets, _ = fabric.(*transport.Sockets)
@@ -131,11 +128,10 @@ func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, 
 	return c, nil
 }
 
-// setupBit tells the group in which a Comm is made from the Comm's own, whose calls are numbered from 1.
+// setupBit distinguishes the group that sets up a Comm from the Comm's own, whose calls are numbered from 1.
 const setupBit = 1 << 63
 
-// assemble makes this rank's part in a group, once its ranks have done together what it takes: first, if that is not nil,
-// and to share memory.
+// assemble makes this rank's Comm in a group. Before that, its ranks run first together, if it is not nil, and set up shared memory.
 func (w *world) assemble(ctx context.Context, id uint64, members []int, first func(setup *core) error) (*Comm, error) {
 	setup, err := w.newCore(id|setupBit, members)
 	if err != nil {
@@ -148,14 +144,14 @@ func (w *world) assemble(ctx context.Context, id uint64, members []int, first fu
 	}
 	if first != nil {
 		if err = first(setup); err != nil {
-			setup.group.Fail(err) // or the others would hear no more than that this rank has left
+			setup.group.Fail(err) // otherwise the others would only learn that this rank has left
 		}
 	}
 	if err == nil {
 		err = setup.share(ctx, k)
 	}
 	if err != nil {
-		k.group.Close() // others may have got further
+		k.group.Close() // other ranks may have got further
 		return nil, errors.Join(err, k.releaseMemory())
 	}
 	return &Comm{core: k}, nil
@@ -171,7 +167,7 @@ func (w *world) newCore(id uint64, members []int) (*core, error) {
 	return k, nil
 }
 
-// label says who this process is, for the errors of others.
+// label names this process in the errors of other ranks.
 func label() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -182,23 +178,23 @@ func label() string {
 
 // world is what all Comms of one Init share.
 type world struct {
-	engine   *engine.Engine // nil where the world is one rank
+	engine   *engine.Engine // nil in a world of one rank
 	config   Config
 	recorder *recorder
 	log      *slog.Logger
 	messages sync.Pool // of *message
 
 	mu        sync.Mutex
-	children  map[*core]struct{} // the Comms that were made of that of Init, and are not closed
-	flight    string             // file to write the recorder to at the first failure, or empty
+	children  map[*core]struct{} // the Comms that were made from that of Init and are not closed
+	flight    string             // the file for the recorder, written at the first failure, or empty
 	initStore *initStore         // what InitEnv or InitMethod opened, or nil
 
-	sockets   *transport.Sockets // nil where all ranks are in this process, or there is one
-	near, far model.Costs        // what messages cost within a machine and between machines
-	machines  []int              // by world rank: the lowest rank on the same machine, of those that share memory with it
+	sockets   *transport.Sockets // nil if all ranks are in this process, or if there is only one
+	near, far model.Costs        // the costs of messages within a machine and between machines
+	machines  []int              // by world rank: the lowest of the ranks that share memory with it, which stands for its machine
 }
 
-// newWorldOf is a world that has no connections yet.
+// newWorldOf returns a world without connections.
 func newWorldOf(cfg InitConfig) *world {
 	return &world{
 		config: cfg.Config.complete(), recorder: newRecorder(), flight: cfg.Flight, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
@@ -206,7 +202,7 @@ func newWorldOf(cfg InitConfig) *world {
 	}
 }
 
-// addChild notes a Comm that was made of another, to be closed with the world.
+// addChild registers a Comm that was made from another, so that it is closed with the world.
 func (w *world) addChild(k *core) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,14 +212,14 @@ func (w *world) addChild(k *core) {
 	w.children[k] = struct{}{}
 }
 
-// removeChild notes that it is closed.
+// removeChild removes a Comm that is closed.
 func (w *world) removeChild(k *core) {
 	w.mu.Lock()
 	delete(w.children, k)
 	w.mu.Unlock()
 }
 
-// close ends the connections.
+// close closes the Comms that were made from Init's, and ends the connections.
 func (w *world) close(broken bool) error {
 	var errs []error
 	w.mu.Lock()

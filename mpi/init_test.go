@@ -26,7 +26,7 @@ func TestFaultyInitConfigIsRefused(t *testing.T) {
 	}{
 		{"rank", func(c *InitConfig) { c.Rank = 2 }, "rank 2 of 2: there is no such rank"},
 		{"transport", func(c *InitConfig) { c.Config.Transport = "pigeon" },
-			`transport "pigeon" is not known: use "auto", "shm", "tcp" or "ucx"`},
+			`transport "pigeon" is unknown: use "auto", "shm", "tcp" or "ucx"`},
 		{"algorithm", func(c *InitConfig) { c.Config.Algorithm = "magic" }, `"magic"`},
 		{"timeout", func(c *InitConfig) { c.Config.Timeout = -1 }, "negative"},
 		{"listen", func(c *InitConfig) { c.Listen = "ib0" }, `"ib0" is no IP address`},

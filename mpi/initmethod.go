@@ -10,13 +10,13 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// InitMethod is Init whose store is named as PyTorch's init methods name it:
+// InitMethod is Init with a store that is named as in PyTorch's init methods:
 //
-//	tcp://HOST:PORT   rank 0 serves a store there, to the others
-//	file:///PATH      a file that all ranks reach, and that is not there before
+//	tcp://HOST:PORT   rank 0 serves a store at this address for the other ranks
+//	file:///PATH      a file that all ranks can reach, and that does not exist before
 //
-// Either may end in ?rank=R&world_size=N; else cfg says both. cfg.Listen may be left out for tcp://: it then is the address by which
-// this rank reaches the store. env:// is InitEnv. Close also closes the store.
+// Either may end in ?rank=R&world_size=N; otherwise cfg.Rank and cfg.Size are used. With tcp://, cfg.Listen may be empty: it defaults to
+// the address from which this rank reaches the store. For env:// use InitEnv. Close also closes the store.
 func InitMethod(ctx context.Context, method string, cfg InitConfig) (*Comm, error) {
 	if err := cfg.Config.Validate(); err != nil {
 		return nil, fmt.Errorf("init by %s: %w", method, err)
@@ -45,7 +45,7 @@ func InitMethod(ctx context.Context, method string, cfg InitConfig) (*Comm, erro
 	return c, nil
 }
 
-// addressOf is this machine's address on the way to a store.
+// addressOf returns this machine's address on the route to a store.
 func addressOf(s store.Store) (string, error) {
 	var text string
 	switch s := s.(type) {
@@ -54,7 +54,7 @@ func addressOf(s store.Store) (string, error) {
 	case *store.Server:
 		text = s.Addr().String()
 	default:
-		return "", errors.New("Listen is not set: it is the address that the other ranks reach this one by")
+		return "", errors.New("Listen is not set: set it to the address at which the other ranks reach this one")
 	}
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

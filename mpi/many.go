@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// AllReduceMany is AllReduce of several buffers: in one collective, unless they are long, which is fewer messages and, under
-// Config.Deterministic, the same bits as one call for each. All ranks give buffers of the same lengths, that share no memory. It
-// allocates.
+// AllReduceMany is AllReduce of several buffers. Unless the buffers are long, it combines them in one collective, which needs fewer
+// messages. Under Config.Deterministic, the result has the same bits as one call for each buffer. All ranks pass buffers of the same
+// lengths, which must not overlap. AllReduceMany allocates memory.
 func AllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) error {
 	return allReduceMany(c.runner(ctx), bufs, op)
 }
 
-// IAllReduceMany is AllReduceMany that goes on by itself. The buffers are the Request's until that is done.
+// IAllReduceMany is the non-blocking form of AllReduceMany. The buffers belong to the Request until it is done.
 func IAllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) *Request {
 	return c.requestMany(ctx, func(run runner) error { return allReduceMany(run, bufs, op) })
 }
@@ -39,7 +39,7 @@ func BroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int)
 	return broadcastMany(c, c.runner(ctx), bufs, root)
 }
 
-// IBroadcastMany is BroadcastMany that goes on by itself. The buffers are the Request's until that is done.
+// IBroadcastMany is the non-blocking form of BroadcastMany. The buffers belong to the Request until it is done.
 func IBroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int) *Request {
 	return c.requestMany(ctx, func(run runner) error { return broadcastMany(c, run, bufs, root) })
 }
@@ -61,13 +61,13 @@ func broadcastMany[T Number](c *Comm, run runner, bufs [][]T, root int) error {
 	return err
 }
 
-// AllGatherMany is AllGather of several buffers, under the rules of AllReduceMany: each of ins into the out of the same place, of which it
-// may be this rank's block.
+// AllGatherMany is AllGather of several buffers, under the rules of AllReduceMany. It gathers ins[i] in outs[i]; ins[i] may be this rank's
+// block of outs[i].
 func AllGatherMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T) error {
 	return allGatherMany(c, c.runner(ctx), outs, ins)
 }
 
-// IAllGatherMany is AllGatherMany that goes on by itself. The buffers are the Request's until that is done.
+// IAllGatherMany is the non-blocking form of AllGatherMany. The buffers belong to the Request until it is done.
 func IAllGatherMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T) *Request {
 	return c.requestMany(ctx, func(run runner) error { return allGatherMany(c, run, outs, ins) })
 }
@@ -95,12 +95,12 @@ func allGatherMany[T Number](c *Comm, run runner, outs, ins [][]T) error {
 	return err
 }
 
-// ReduceScatterMany is ReduceScatter of several buffers, under the rules of AllReduceMany: each of ins into the out of the same place.
+// ReduceScatterMany is ReduceScatter of several buffers, under the rules of AllReduceMany. It reduces ins[i] to outs[i].
 func ReduceScatterMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T, op Op) error {
 	return reduceScatterMany(c, c.runner(ctx), outs, ins, op)
 }
 
-// IReduceScatterMany is ReduceScatterMany that goes on by itself. The buffers are the Request's until that is done.
+// IReduceScatterMany is the non-blocking form of ReduceScatterMany. The buffers belong to the Request until it is done.
 func IReduceScatterMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T, op Op) *Request {
 	return c.requestMany(ctx, func(run runner) error { return reduceScatterMany(c, run, outs, ins, op) })
 }
@@ -134,12 +134,12 @@ func reduceScatterMany[T Number](c *Comm, run runner, outs, ins [][]T, op Op) er
 // runner makes a call.
 type runner func(o *operation) error
 
-// runner makes calls that are waited for.
+// runner returns a runner that waits for each call.
 func (c *Comm) runner(ctx context.Context) runner {
 	return func(o *operation) error { return c.run(ctx, o) }
 }
 
-// requestMany makes calls that go on by themselves, in one turn.
+// requestMany makes several calls in one turn, without blocking.
 func (c *Comm) requestMany(ctx context.Context, calls func(run runner) error) *Request {
 	k := c.core
 	run := func(o *operation) error {
@@ -149,32 +149,33 @@ func (c *Comm) requestMany(ctx context.Context, calls func(run runner) error) *R
 	return &Request{call: k.start(&queuedCall{ctx: ctx, do: func() error { return calls(run) }})}
 }
 
-// checkMany checks pairs of buffers. Each whole has as many elements as one part of every rank. If apart is set, the two must share no
-// memory; otherwise the part may be this rank's own block of the whole.
+// checkMany checks pairs of buffers. Each whole has as many elements as one part of every rank. If apart is set, the two must not overlap;
+// otherwise the part may be this rank's own block of the whole.
 func checkMany[T Number](c *Comm, wholeName string, wholes [][]T, partName string, parts [][]T, apart bool) error {
 	if len(wholes) != len(parts) {
-		return fmt.Errorf("there are %d %s and %d %s: they must be as many", len(wholes), wholeName, len(parts), partName)
+		return fmt.Errorf("%d %s and %d %s: their numbers must be equal", len(wholes), wholeName, len(parts), partName)
 	}
 	for i := range parts {
 		if len(wholes[i]) != c.Size()*len(parts[i]) {
-			return fmt.Errorf("%s[%d] has %d elements, not %d blocks of %d", wholeName, i, len(wholes[i]), c.Size(), len(parts[i]))
+			return fmt.Errorf("%s[%d] must have %d blocks of %d elements, but has %d elements",
+				wholeName, i, c.Size(), len(parts[i]), len(wholes[i]))
 		}
 		switch {
 		case apart && overlap(bytesOf(wholes[i]), bytesOf(parts[i])):
 			return fmt.Errorf("%s[%d] and %s[%d] overlap", wholeName, i, partName, i)
 		case !apart && overlapsOthers(wholes[i], parts[i], c.Rank()*len(parts[i])):
-			return fmt.Errorf("%s[%d] overlaps %s[%d], and is not this rank's own block of it", partName, i, wholeName, i)
+			return fmt.Errorf("%s[%d] overlaps %s[%d], but is not this rank's own block of it", partName, i, wholeName, i)
 		}
 	}
 	return nil
 }
 
-// maxPacked is how many elements are packed, of all ranks' blocks:
-// with more, what a collective costs is no longer the number of its messages.
+// maxPacked is the largest number of elements, counting all ranks' blocks, that are packed. With more elements, the number of messages no
+// longer determines the cost of a collective.
 const maxPacked = 1 << 18
 
-// pack puts buffers together, or returns nil where one collective for all, of that many blocks, is no better than one for each. It also
-// gives a digest of the lengths, in which ranks must agree.
+// pack joins buffers into one. It returns nil if one collective for all of them, with that many blocks, is not better than one for each. It
+// also returns a digest of the lengths, which must be the same on all ranks.
 func pack[T Number](bufs [][]T, blocks int) (packed []T, digest uint32) {
 	n, lengths := 0, make([]int, len(bufs))
 	for i, buf := range bufs {
@@ -191,7 +192,7 @@ func pack[T Number](bufs [][]T, blocks int) (packed []T, digest uint32) {
 	return packed, uint32(digestOfCounts(lengths))
 }
 
-// unpack is the reverse, and returns what is left.
+// unpack copies packed back into the buffers, and returns the rest of it.
 func unpack[T Number](bufs [][]T, packed []T) []T {
 	for _, buf := range bufs {
 		packed = packed[copy(buf, packed):]
@@ -199,7 +200,7 @@ func unpack[T Number](bufs [][]T, packed []T) []T {
 	return packed
 }
 
-// blocksOf is a rank's blocks of buffers; they are as long as parts.
+// blocksOf returns a rank's block of each of wholes. The blocks are as long as parts.
 func blocksOf[T Number](wholes [][]T, rank int, parts [][]T) [][]T {
 	blocks := make([][]T, len(wholes))
 	for i, whole := range wholes {

@@ -10,16 +10,16 @@ import (
 	"ddpbatch/mpi/internal/tick"
 )
 
-// AnySource, as the source of a message, stands for every rank.
+// AnySource is a source for receives: any rank.
 const AnySource = engine.Any
 
-// Status says what a receive got.
+// Status describes a message that was received.
 type Status struct {
 	Source int // the rank that sent it
 	Count  int // elements
 }
 
-// message is a send or a receive that is under way.
+// message is a send or a receive under way.
 type message struct {
 	core   *core
 	label  engine.Call
@@ -29,8 +29,8 @@ type message struct {
 	width  int    // bytes of an element
 }
 
-// Send sends buf to rank to. It returns when buf may be used again, which can be before the receiver has it. Messages from one rank
-// to another with the same tag arrive in the order in which they were sent.
+// Send sends buf to rank to. It returns when the caller may use buf again, which can be before the receiver has the message. Messages from
+// one rank to another with the same tag arrive in the order in which they were sent.
 func Send[T Number](ctx context.Context, c *Comm, buf []T, to, tag int) error {
 	m := c.core.world.message()
 	defer c.core.world.recycle(m)
@@ -38,16 +38,16 @@ func Send[T Number](ctx context.Context, c *Comm, buf []T, to, tag int) error {
 	return m.wait(ctx)
 }
 
-// ISend is Send that goes on by itself. buf is the Request's until that is done. A rank keeps up to 1 GiB of messages that it has not
-// received yet; what comes after that from the same rank waits until it receives some.
+// ISend is the non-blocking form of Send. buf belongs to the Request until it is done. A rank stores up to 1 GiB of messages that have
+// arrived before it receives them; further messages from the same rank wait until it has received some.
 func ISend[T Number](c *Comm, buf []T, to, tag int) *Request {
 	m := new(message)
 	send(m, c, buf, to, tag)
 	return m.request()
 }
 
-// Recv receives the next message with the tag from rank from, or from AnySource, into buf, which must have room for it. A message
-// of other elements than T, or of more than buf holds, is an error that breaks the Comm.
+// Recv receives the next message with the tag from rank from, or from AnySource, into buf. If the message has elements of another type than
+// T, or more elements than buf, the Comm is broken.
 func Recv[T Number](ctx context.Context, c *Comm, buf []T, from, tag int) (Status, error) {
 	m := c.core.world.message()
 	defer c.core.world.recycle(m)
@@ -58,14 +58,14 @@ func Recv[T Number](ctx context.Context, c *Comm, buf []T, from, tag int) (Statu
 	return m.status(), nil
 }
 
-// IRecv is Recv that goes on by itself. buf is the Request's until that is done; Request.Status then says what came.
+// IRecv is the non-blocking form of Recv. buf belongs to the Request until it is done. After that, Request.Status describes the message.
 func IRecv[T Number](c *Comm, buf []T, from, tag int) *Request {
 	m := new(message)
 	receive(m, c, buf, from, tag)
 	return m.request()
 }
 
-// request makes the message go on by itself.
+// request makes the message proceed without further calls.
 func (m *message) request() *Request {
 	if m.wrong == nil {
 		m.core.group.Pursue(&m.op)
@@ -91,7 +91,7 @@ func receive[T Number](m *message, c *Comm, buf []T, from, tag int) {
 	}
 }
 
-// begin fills in what a send and a receive have in common.
+// begin fills in what sends and receives have in common.
 func begin[T Number](m *message, c *Comm, count, tag int) {
 	data := element.TypeOf[T]()
 	m.core, m.width, m.wrong = c.core, data.Size(), nil
@@ -99,9 +99,9 @@ func begin[T Number](m *message, c *Comm, count, tag int) {
 	m.number = c.core.world.recorder.begin(&m.label, "", tick.Now())
 	switch {
 	case tag < 0:
-		m.wrong = fmt.Errorf("the tag %d is negative", tag)
+		m.wrong = fmt.Errorf("the tag must not be negative, got %d", tag)
 	case c.core.group == nil:
-		m.wrong = errors.New("there is no other rank")
+		m.wrong = errors.New("this group has only one rank")
 	default:
 		m.wrong = c.Err()
 	}
@@ -113,13 +113,13 @@ func (m *message) checkPeer(rank int) {
 	}
 	switch size := m.core.group.Size(); {
 	case rank < 0 || rank >= size:
-		m.wrong = fmt.Errorf("there is no rank %d: ranks go from 0 to %d", rank, size-1)
+		m.wrong = fmt.Errorf("rank %d does not exist: ranks are 0 to %d", rank, size-1)
 	case rank == m.core.group.Rank():
-		m.wrong = fmt.Errorf("rank %d is this one: a rank sends itself nothing", rank)
+		m.wrong = fmt.Errorf("rank %d is this rank: a rank cannot send messages to itself", rank)
 	}
 }
 
-// wait returns when the message is there, or on its way. When ctx ends first, the Comm is broken.
+// wait returns when the message has been received, or sent. If ctx ends first, the Comm is broken.
 func (m *message) wait(ctx context.Context) error {
 	if m.wrong != nil {
 		m.core.world.recorder.end(m.number, m.wrong, tick.Now())
@@ -149,7 +149,7 @@ func (m *message) status() Status {
 	return Status{Source: source, Count: size / m.width}
 }
 
-// message finds room for a message.
+// message returns a message to fill in, an old one if there is one.
 func (w *world) message() *message {
 	if m, ok := w.messages.Get().(*message); ok {
 		return m
@@ -157,5 +157,5 @@ func (w *world) message() *message {
 	return new(message)
 }
 
-// recycle takes the room of a message that is done.
+// recycle keeps a message that is done, to be used again.
 func (w *world) recycle(m *message) { w.messages.Put(m) }

@@ -177,12 +177,12 @@ func TestMisusedMessageIsAnError(t *testing.T) {
 			ErrMismatch, "rank 1 called ",
 		},
 		{"no_rank", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 2, 0) }, nil, nil,
-			"no rank 2: ranks go from 0 to 1"},
+			"rank 2 does not exist: ranks are 0 to 1"},
 		{"negative_rank", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, AnySource, 0) },
-			nil, nil, "no rank -1"},
-		{"itself", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 0, 0) }, nil, nil, "rank 0 is this one"},
+			nil, nil, "rank -1 does not exist"},
+		{"itself", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 0, 0) }, nil, nil, "rank 0 is this rank"},
 		{"negative_tag", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 1, -1) }, nil, nil,
-			"the tag -1 is negative"},
+			"the tag must not be negative, got -1"},
 	}
 	for _, over := range transports {
 		for _, tt := range tests {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// maxObject is the longest encoded object, or other bytes, of one rank.
+// maxObject is the largest number of bytes of one rank's encoded object, or of its other bytes.
 const maxObject = 1 << 30
 
-// BroadcastObject gives every rank root's value. Objects travel as JSON, which runs no code of the sender's; what of a
-// value JSON does not carry, such as unexported fields, is lost.
+// BroadcastObject gives every rank root's value. Objects travel as JSON, so they cannot run code of the sender. What JSON does not encode,
+// such as unexported fields, is lost.
 func BroadcastObject[T any](ctx context.Context, c *Comm, value T, root int) (T, error) {
 	var text []byte
 	var wrong error
@@ -26,13 +26,13 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, value T, root int) (T,
 	}
 	var got T
 	if err := json.Unmarshal(text, &got); err != nil {
-		return got, fmt.Errorf("broadcast an object: that of rank %d is no %T: %w", root, got, err)
+		return got, fmt.Errorf("broadcast an object: decode the object of rank %d as %T: %w", root, got, err)
 	}
 	return got, nil
 }
 
-// BroadcastBytes gives every rank root's b, of which the others need not know the length: at most 1 GiB. Their own b is not used. Root
-// gets b itself.
+// BroadcastBytes gives every rank root's b, at most 1 GiB. The other ranks need not know its length, and their own b is not used. Root gets
+// b itself.
 func BroadcastBytes(ctx context.Context, c *Comm, b []byte, root int) ([]byte, error) {
 	b, err := broadcastBytes(ctx, c, b, nil, root)
 	if err != nil {
@@ -41,7 +41,7 @@ func BroadcastBytes(ctx context.Context, c *Comm, b []byte, root int) ([]byte, e
 	return b, nil
 }
 
-// broadcastBytes is BroadcastBytes of what root could not encode where wrong is not nil.
+// broadcastBytes is BroadcastBytes. If wrong is not nil, it is root's error in encoding b.
 func broadcastBytes(ctx context.Context, c *Comm, b []byte, wrong error, root int) ([]byte, error) {
 	n := []int64{int64(len(b))}
 	if wrong != nil {
@@ -65,14 +65,14 @@ func checkLength(n int64, rank int, wrong error) (int, error) {
 	case wrong != nil:
 		return 0, wrong
 	case n < 0:
-		return 0, fmt.Errorf("rank %d could not encode its own", rank)
+		return 0, fmt.Errorf("rank %d could not encode its object", rank)
 	case n > maxObject:
-		return 0, fmt.Errorf("that of rank %d has %d bytes, more than %d", rank, n, maxObject)
+		return 0, fmt.Errorf("rank %d sends %d bytes, more than the limit of %d", rank, n, maxObject)
 	}
 	return int(n), nil
 }
 
-// AllGatherObject gives every rank all ranks' values, by rank. They travel as those of BroadcastObject.
+// AllGatherObject gives every rank the values of all ranks, by rank. They travel as in BroadcastObject.
 func AllGatherObject[T any](ctx context.Context, c *Comm, value T) ([]T, error) {
 	text, wrong := json.Marshal(value)
 	counts, err := gatherLengths(ctx, c, len(text), wrong)
@@ -86,7 +86,7 @@ func AllGatherObject[T any](ctx context.Context, c *Comm, value T) ([]T, error) 
 	return decodeObjects[T](splitByCounts(out, counts))
 }
 
-// GatherObject gives root all ranks' values, by rank, and the others nil.
+// GatherObject gives root the values of all ranks, by rank. Other ranks get nil.
 func GatherObject[T any](ctx context.Context, c *Comm, value T, root int) ([]T, error) {
 	text, wrong := json.Marshal(value)
 	texts, err := gatherBytes(ctx, c, text, wrong, root)
@@ -99,7 +99,7 @@ func GatherObject[T any](ctx context.Context, c *Comm, value T, root int) ([]T, 
 	return decodeObjects[T](texts)
 }
 
-// GatherBytes gives root all ranks' b, by rank, and the others nil. Their lengths, at most 1 GiB each, need not be known to root.
+// GatherBytes gives root the b of all ranks, by rank, at most 1 GiB each. Root need not know their lengths. Other ranks get nil.
 func GatherBytes(ctx context.Context, c *Comm, b []byte, root int) ([][]byte, error) {
 	all, err := gatherBytes(ctx, c, b, nil, root)
 	if err != nil {
@@ -108,7 +108,7 @@ func GatherBytes(ctx context.Context, c *Comm, b []byte, root int) ([][]byte, er
 	return all, nil
 }
 
-// gatherBytes is GatherBytes of what this rank could not encode where wrong is not nil.
+// gatherBytes is GatherBytes. If wrong is not nil, it is this rank's error in encoding b.
 func gatherBytes(ctx context.Context, c *Comm, b []byte, wrong error, root int) ([][]byte, error) {
 	counts, err := gatherLengths(ctx, c, len(b), wrong)
 	if err != nil {
@@ -124,7 +124,7 @@ func gatherBytes(ctx context.Context, c *Comm, b []byte, wrong error, root int) 
 	return splitByCounts(out, counts), nil
 }
 
-// ScatterObject gives rank i values[i] of root. Other ranks' values are not used.
+// ScatterObject gives each rank i root's values[i]. The values of other ranks are not used.
 func ScatterObject[T any](ctx context.Context, c *Comm, values []T, root int) (T, error) {
 	var mine T
 	counts := make([]int, c.Size())
@@ -152,15 +152,15 @@ func ScatterObject[T any](ctx context.Context, c *Comm, values []T, root int) (T
 		return mine, fmt.Errorf("scatter objects: %w", err)
 	}
 	if err := json.Unmarshal(out, &mine); err != nil {
-		return mine, fmt.Errorf("scatter objects: that of rank %d is no %T: %w", root, mine, err)
+		return mine, fmt.Errorf("scatter objects: decode the object of rank %d as %T: %w", root, mine, err)
 	}
 	return mine, nil
 }
 
-// encodeObjects joins the texts of values, and counts the bytes of each.
+// encodeObjects joins the encoded values, and sets counts to their lengths in bytes.
 func encodeObjects[T any](values []T, counts []int) ([]byte, error) {
 	if len(values) != len(counts) {
-		return nil, fmt.Errorf("there are %d values for %d ranks", len(values), len(counts))
+		return nil, fmt.Errorf("there must be %d values, one for each rank, got %d", len(counts), len(values))
 	}
 	var all []byte
 	for rank, value := range values {
@@ -169,7 +169,7 @@ func encodeObjects[T any](values []T, counts []int) ([]byte, error) {
 			return nil, err
 		}
 		if len(text) > maxObject {
-			return nil, fmt.Errorf("that for rank %d has %d bytes, more than %d", rank, len(text), maxObject)
+			return nil, fmt.Errorf("the object for rank %d has %d bytes, more than the limit of %d", rank, len(text), maxObject)
 		}
 		counts[rank] = len(text)
 		all = append(all, text...)
@@ -177,7 +177,7 @@ func encodeObjects[T any](values []T, counts []int) ([]byte, error) {
 	return all, nil
 }
 
-// gatherLengths tells all ranks how long each one's object is.
+// gatherLengths returns the lengths of all ranks' objects, on every rank.
 func gatherLengths(ctx context.Context, c *Comm, length int, wrong error) ([]int, error) {
 	own := []int64{int64(length)}
 	if wrong != nil {
@@ -208,7 +208,7 @@ func sum(counts []int) int {
 	return total
 }
 
-// splitByCounts parts text by counts.
+// splitByCounts splits text into parts of the given lengths.
 func splitByCounts(text []byte, counts []int) [][]byte {
 	parts := make([][]byte, len(counts))
 	for i, n := range counts {
@@ -221,7 +221,7 @@ func decodeObjects[T any](texts [][]byte) ([]T, error) {
 	values := make([]T, len(texts))
 	for rank, text := range texts {
 		if err := json.Unmarshal(text, &values[rank]); err != nil {
-			return nil, fmt.Errorf("gather objects: that of rank %d is no %T: %w", rank, values[rank], err)
+			return nil, fmt.Errorf("gather objects: decode the object of rank %d as %T: %w", rank, values[rank], err)
 		}
 	}
 	return values, nil

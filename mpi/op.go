@@ -10,33 +10,33 @@ import (
 	"ddpbatch/mpi/internal/element"
 )
 
-// Op is how a reduction combines elements: one of the constants, or what PreMulSum or NewOp makes.
+// Op says how a reduction combines elements. It is one of the constants, or made by PreMulSum or NewOp.
 type Op interface {
 	fmt.Stringer
 	resolve(t element.Type) (resolved, error)
 }
 
-// Standard is an Op that needs no more than its name.
+// Standard is an Op without parameters.
 type Standard uint8
 
 const (
-	// Sum adds. Integers wrap around; of bools it is or.
+	// Sum adds. Integers wrap around. For bools it is or.
 	Sum = Standard(element.Sum)
 
-	// Min takes the smallest. One NaN makes the result NaN, and -0 is below +0; of bools it is and.
+	// Min takes the smallest. If one element is NaN, the result is NaN. -0 is less than +0. For bools it is and.
 	Min = Standard(element.Min)
 
-	// Max takes the largest, with the same rules; of bools it is or.
+	// Max takes the largest, with the same rules. For bools it is or.
 	Max = Standard(element.Max)
 
-	// Product multiplies. Integers wrap around; of bools it is and.
+	// Product multiplies. Integers wrap around. For bools it is and.
 	Product = Standard(element.Product)
 
-	BAnd = Standard(element.BAnd) // bit by bit, of integers and bools
+	BAnd = Standard(element.BAnd) // bitwise, for integers and bools
 	BOr  = Standard(element.BOr)
 	BXor = Standard(element.BXor)
 
-	// Avg is Sum, divided by the number of ranks. Integers are truncated towards zero.
+	// Avg is Sum divided by the number of ranks. Integers are truncated towards zero.
 	Avg = Standard(element.Avg)
 )
 
@@ -44,8 +44,8 @@ func (op Standard) String() string { return element.Op(op).String() }
 
 // resolved is an Op for one element type.
 type resolved struct {
-	code     uint8  // in fingerprints
-	digest   uint32 // in fingerprints: of a user's name for it
+	code     uint8  // for fingerprints
+	digest   uint32 // for fingerprints: a digest of the name that a user has given it
 	kernel   element.Kernel
 	twin     element.Kernel2 // or nil
 	commutes bool
@@ -60,7 +60,7 @@ func (op Standard) resolve(t element.Type) (r resolved, err error) {
 
 func (op Standard) fill(r *resolved, t element.Type) (err error) {
 	if op == 0 || op > Avg || element.Op(op) == element.PreMulSum {
-		return fmt.Errorf("there is no reduce operation %d", uint8(op))
+		return fmt.Errorf("unknown reduce operation %d", uint8(op))
 	}
 	r.code, r.commutes, r.factor, r.average = uint8(op), true, 1, op == Avg
 	r.twin, _ = element.Kernel2Of(t, element.Op(op))
@@ -68,7 +68,7 @@ func (op Standard) fill(r *resolved, t element.Type) (err error) {
 	return err
 }
 
-// PreMulSum is Sum of the ranks' elements, each scaled by its rank's factor first.
+// PreMulSum returns an Op that multiplies each rank's elements by that rank's factor, and then sums them.
 func PreMulSum(factor float64) Op { return preMulSum(factor) }
 
 type preMulSum float64
@@ -80,13 +80,13 @@ func (op preMulSum) resolve(t element.Type) (resolved, error) {
 	return resolved{code: uint8(element.PreMulSum), kernel: kernel, commutes: true, factor: float64(op)}, err
 }
 
-// userCodes is where the fingerprint's codes of users' operations begin. They are hashes of the names, as is what goes with the count.
+// userCodes is the first of the fingerprint's codes for operations made by NewOp. Their codes, like their digests, are hashes of the names.
 const userCodes = 64
 
-// NewOp makes an operation of a function, which sets dst[i] to left[i] op right[i] for all i. The three have the
-// same length, and dst may be left or right. It must be associative, and stay the same on all ranks; name
-// tells it from others when ranks disagree. A panic of f is a PanicError of the call. If it does not commute, left is always what comes
-// from the lower ranks, and only canonical algorithms are used.
+// NewOp makes an operation from a function that sets dst[i] to left[i] op right[i] for all i. The three slices have the same length, and
+// dst may be left or right. f must be associative, and must be the same on all ranks. name distinguishes operations when ranks make
+// different calls. If f panics, the call returns a PanicError. If the operation does not commute, left always comes from lower ranks than
+// right, and only canonical algorithms are used.
 func NewOp[T Number](name string, commutes bool, f func(dst, left, right []T)) Op {
 	return &userOp[T]{name: name, commutes: commutes, f: f}
 }
@@ -119,7 +119,7 @@ func (op *userOp[T]) resolve(t element.Type) (resolved, error) {
 	}, nil
 }
 
-// opName is the name of an operation's code, as it may come off the wire.
+// opName returns the name of an operation's code. The code may come off the wire, and need not be valid.
 func opName(code uint8) string {
 	if code >= userCodes {
 		return fmt.Sprintf("user's op %d", code-userCodes)
@@ -137,18 +137,18 @@ type Float16 = element.F16
 // BFloat16 is the upper half of a float32. Reductions compute in float32 and round each result.
 type BFloat16 = element.BF16
 
-// ToFloat16 rounds to the nearest.
+// ToFloat16 rounds f to the nearest Float16.
 func ToFloat16(f float32) Float16 { return element.ToFloat16(f) }
 
-// ToBFloat16 rounds to the nearest.
+// ToBFloat16 rounds f to the nearest BFloat16.
 func ToBFloat16(f float32) BFloat16 { return element.ToBFloat16(f) }
 
-// bytesOf is the memory of s, as it goes over the wire: little-endian. Init
-// refuses machines of the other kind. element.View is the reverse.
+// bytesOf returns the memory of s as it goes over the wire, in little-endian order. Init returns an error on big-endian machines.
+// element.View is the inverse.
 func bytesOf[T Number](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
 }
 
-// littleEndian tells whether this machine is.
+// littleEndian reports whether this machine is little-endian.
 func littleEndian() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 }

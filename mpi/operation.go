@@ -9,28 +9,28 @@ import (
 	"ddpbatch/mpi/internal/element"
 )
 
-// operation is a collective as one rank calls it. What works in place has its buffer in out.
+// operation is one rank's call of a collective. Collectives that work in place have their buffer in out.
 type operation struct {
 	kind      collective
 	data      element.Type
-	count     uint64 // elements, as far as all ranks have the same number; below 1<<countBits, or noCount
-	digest    uint32 // of what else all ranks must have the same, and no other place is for
+	count     uint64 // elements, if all ranks have the same number, below 1<<countBits; otherwise noCount
+	digest    uint32 // of everything else that must be the same on all ranks and has no field of its own
 	op        resolved
 	root      int
 	out, in   []byte
 	outBlocks blocks
 	inBlocks  blocks
-	ragged    bool          // the blocks' bounds are not the same on all ranks, or not known to all
+	ragged    bool          // the blocks' bounds differ between ranks, or some ranks do not know them
 	wrong     error         // what is wrong with the caller's arguments
-	using     string        // the algorithm asked for, or empty
+	using     string        // the algorithm that Using named, or empty
 	timeout   time.Duration // of a monitored barrier
 
-	// Chosen by core.choose.
+	// Set by core.choose.
 	code uint8
 	name string
 }
 
-// bytes is the length that the costs of algorithms are reckoned with.
+// bytes returns the length from which the costs of algorithms are computed.
 func (o *operation) bytes() int {
 	if o.kind.descriptor().costByIn {
 		return len(o.in)
@@ -48,7 +48,7 @@ func (o *operation) run(k *core) error {
 	if err == nil && o.op.average && (b.root == k.port.Rank() || o.kind.descriptor().root != toRoot) {
 		err = element.Divide(o.data, b.out, k.port.Size())
 	}
-	b.out, b.in = nil, nil // they are the caller's
+	b.out, b.in = nil, nil // they belong to the caller
 	return err
 }
 
@@ -64,7 +64,7 @@ func (o *operation) runChosen(k *core, b *buffers) error {
 	return k.chosen(&k.port, b)
 }
 
-// shared is the operation's function for shared memory.
+// shared returns the operation's function for shared memory.
 func (o *operation) shared() sharedFunc {
 	if o.ragged {
 		return o.kind.descriptor().sharedRagged
@@ -72,10 +72,10 @@ func (o *operation) shared() sharedFunc {
 	return o.kind.descriptor().shared
 }
 
-// prepare fills in b: it finds the bounds of blocks, and scales what PreMulSum is given.
+// prepare fills in b: it computes the bounds of blocks, and scales the elements for PreMulSum.
 func (o *operation) prepare(k *core, b *buffers) error {
 	width := o.data.Size()
-	// One by one, which the compiler does in place: an all-reduce of a few bytes in shared memory takes 2 % longer otherwise.
+	// Field by field: the compiler then writes in place. Otherwise an all-reduce of a few bytes in shared memory takes 2 % longer.
 	b.out, b.in, b.outAt, b.inAt, b.root = o.out, o.in, nil, nil, o.root
 	b.reduction.Kernel, b.reduction.Size, b.twin = o.op.kernel, width, o.op.twin
 	if o.outBlocks.cut {
@@ -91,7 +91,7 @@ func (o *operation) prepare(k *core, b *buffers) error {
 	if o.inBlocks.cut {
 		scaled = &b.in
 	}
-	if o.inBlocks.cut || o.kind.descriptor().root == toRoot && o.root != k.port.Rank() { // it is not ours to change
+	if o.inBlocks.cut || o.kind.descriptor().root == toRoot && o.root != k.port.Rank() { // the buffer must not change
 		own := *scaled
 		*scaled = k.port.Scratch(len(own))
 		copy(*scaled, own)
@@ -99,30 +99,30 @@ func (o *operation) prepare(k *core, b *buffers) error {
 	return element.Scale(o.data, *scaled, o.op.factor)
 }
 
-// setRoot sets the root, if there is such a rank.
+// setRoot sets the root, and checks that it is a rank of c.
 func (o *operation) setRoot(c *Comm, root int) {
 	o.root = root
 	if (root < 0 || root >= c.Size()) && o.wrong == nil {
-		o.wrong = fmt.Errorf("there is no rank %d to be the root: ranks go from 0 to %d", root, c.Size()-1)
+		o.wrong = fmt.Errorf("the root, rank %d, does not exist: ranks are 0 to %d", root, c.Size()-1)
 	}
 }
 
-// blocks are the parts of a buffer that belong to the ranks, one after another.
+// blocks describes the parts of a buffer that belong to the ranks, one after another.
 type blocks struct {
-	cut    bool  // there are any: of
-	even   int   // elements each,
-	counts []int // or of each rank's
+	cut    bool  // the buffer has blocks,
+	even   int   // of this number of elements each,
+	counts []int // or of these numbers, by rank
 }
 
-// evenBlocks cuts a buffer of length elements into a block for each rank.
+// evenBlocks returns the blocks of a buffer of length elements that has a block of block elements for each rank.
 func (o *operation) evenBlocks(c *Comm, buffer string, length, block int) blocks {
 	if size := c.Size(); length != size*block && o.wrong == nil {
-		o.wrong = fmt.Errorf("%s has %d elements, not %d blocks of %d", buffer, length, size, block)
+		o.wrong = fmt.Errorf("%s must have %d blocks of %d elements, but has %d elements", buffer, size, block, length)
 	}
 	return blocks{cut: true, even: block}
 }
 
-// unevenBlocks cuts it by counts.
+// unevenBlocks returns the blocks of a buffer that has counts[i] elements for each rank i.
 func (o *operation) unevenBlocks(c *Comm, buffer string, length int, counts []int) blocks {
 	if o.wrong == nil {
 		o.wrong = checkCounts(c.Size(), buffer, length, counts)
@@ -132,32 +132,32 @@ func (o *operation) unevenBlocks(c *Comm, buffer string, length int, counts []in
 
 func checkCounts(size int, buffer string, length int, counts []int) error {
 	if len(counts) != size {
-		return fmt.Errorf("there are %d counts of %s for %d ranks", len(counts), buffer, size)
+		return fmt.Errorf("there must be %d counts of %s, one for each rank, got %d", size, buffer, len(counts))
 	}
 	left := length
 	for rank, n := range counts {
 		if n < 0 {
-			return fmt.Errorf("the count of %s for rank %d is %d", buffer, rank, n)
+			return fmt.Errorf("the count of %s for rank %d must not be negative, got %d", buffer, rank, n)
 		}
 		if n > left {
-			return fmt.Errorf("%s has %d elements, fewer than its counts", buffer, length)
+			return fmt.Errorf("%s has %d elements, fewer than the sum of its counts", buffer, length)
 		}
 		left -= n
 	}
 	if left > 0 {
-		return fmt.Errorf("%s has %d elements, %d more than its counts", buffer, length, left)
+		return fmt.Errorf("%s has %d elements, %d more than the sum of its counts", buffer, length, left)
 	}
 	return nil
 }
 
-// checkApart refuses buffers that share memory.
+// checkApart checks that the buffers do not overlap.
 func (o *operation) checkApart() {
 	if o.wrong == nil && overlap(o.out, o.in) {
 		o.wrong = errors.New("in and out overlap")
 	}
 }
 
-// overlap tells whether buffers share memory.
+// overlap reports whether buffers share memory.
 func overlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
@@ -169,14 +169,14 @@ func overlap(a, b []byte) bool {
 // ownBlock checks the other buffer's length against the rank's own count.
 func (o *operation) ownBlock(c *Comm, buffer string, length int, counts []int) {
 	if o.wrong == nil && counts[c.Rank()] != length {
-		o.wrong = fmt.Errorf("%s has %d elements, and the count of rank %d is %d", buffer, length, c.Rank(), counts[c.Rank()])
+		o.wrong = fmt.Errorf("%s has %d elements, but the count of rank %d is %d", buffer, length, c.Rank(), counts[c.Rank()])
 	}
 }
 
-// bounds is room for where blocks begin and end, one place more than there are ranks, used again by each call.
+// bounds holds the bounds of blocks, one more than there are ranks. Each call uses it again.
 type bounds []int
 
-// of gives the bounds of blocks in bytes.
+// of returns the bounds of blocks in bytes.
 func (at *bounds) of(b blocks, size, width int) []int {
 	if len(*at) != size+1 {
 		*at = make([]int, size+1)
@@ -191,7 +191,8 @@ func (at *bounds) of(b blocks, size, width int) []int {
 	return *at
 }
 
-// ofElements gives the bounds, in bytes, of n parts of a buffer of length bytes, that differ by an element of width bytes at most.
+// ofElements returns the bounds, in bytes, of n parts of a buffer of length bytes. The lengths of the parts differ by at most one element of
+// width bytes.
 func (at *bounds) ofElements(length, width, n int) []int {
 	if len(*at) != n+1 {
 		*at = make([]int, n+1)
@@ -207,7 +208,7 @@ func (at *bounds) ofElements(length, width, n int) []int {
 	return *at
 }
 
-// own is where the rank's own block begins, in elements.
+// own returns the index of the first element of the rank's own block.
 func (b blocks) own(rank int) int {
 	if b.counts == nil {
 		return rank * b.even

@@ -20,7 +20,7 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		call func(ctx context.Context, c *Comm) error
 		text string
 	}{
-		{"op_0", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(0)) }, "no reduce operation 0"},
+		{"op_0", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(0)) }, "unknown reduce operation 0"},
 		{"no_op", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, nil) }, "the operation is nil"},
 		{"all_to_all_overlap", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four, four) }, "in and out overlap"},
 		{"all_gather_overlap", func(ctx context.Context, c *Comm) error { return AllGather(ctx, c, four, four[1:3]) }, "in overlaps out"},
@@ -30,13 +30,13 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		{
 			"many_lengths", func(ctx context.Context, c *Comm) error {
 				return ReduceScatterMany(ctx, c, [][]int32{{1}, {2}}, [][]int32{{1, 2}, three}, Sum)
-			}, "ins[1] has 3 elements, not 2 blocks of 1",
+			}, "ins[1] must have 2 blocks of 1 elements, but has 3 elements",
 		},
-		{"op_99", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(99)) }, "no reduce operation 99"},
-		{"root_-1", func(ctx context.Context, c *Comm) error { return Broadcast(ctx, c, four, -1) }, "no rank -1 to be the root"},
-		{"root_2", func(ctx context.Context, c *Comm) error { return Reduce(ctx, c, four, 2, Sum) }, "ranks go from 0 to 1"},
-		{"gather_root", func(ctx context.Context, c *Comm) error { return Gather(ctx, c, four, four[:2], 2) }, "ranks go from 0 to 1"},
-		{"scatter_root", func(ctx context.Context, c *Comm) error { return Scatter(ctx, c, four[:2], four, -3) }, "no rank -3"},
+		{"op_99", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(99)) }, "unknown reduce operation 99"},
+		{"root_-1", func(ctx context.Context, c *Comm) error { return Broadcast(ctx, c, four, -1) }, "the root, rank -1, does not exist"},
+		{"root_2", func(ctx context.Context, c *Comm) error { return Reduce(ctx, c, four, 2, Sum) }, "ranks are 0 to 1"},
+		{"gather_root", func(ctx context.Context, c *Comm) error { return Gather(ctx, c, four, four[:2], 2) }, "ranks are 0 to 1"},
+		{"scatter_root", func(ctx context.Context, c *Comm) error { return Scatter(ctx, c, four[:2], four, -3) }, "rank -3, does not exist"},
 		{"band_of_floats", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []float32{1}, BAnd) },
 			"float32 has no operation band, only sum"},
 		{"max_of_complex", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []complex64{1}, Max) },
@@ -44,43 +44,43 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		{"avg_of_bools", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []bool{true}, Avg) }, "bool has no"},
 		{"premul_of_bools", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []bool{true}, PreMulSum(2)) }, "bool"},
 		{"premul_by_half", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, PreMulSum(0.5)) }, "whole number"},
-		{"scan_avg", func(ctx context.Context, c *Comm) error { return Scan(ctx, c, four, Avg) }, "a scan has none"},
+		{"scan_avg", func(ctx context.Context, c *Comm) error { return Scan(ctx, c, four, Avg) }, "a scan cannot use Avg"},
 		{
 			"user_op_type", func(ctx context.Context, c *Comm) error {
 				return AllReduce(ctx, c, four, NewOp("mine", true, func(dst, a, b []int64) {}))
 			}, `operation "mine" is for int64, not int32`,
 		},
 		{"all_gather_length", func(ctx context.Context, c *Comm) error { return AllGather(ctx, c, three, four[:1]) },
-			"out has 3 elements, not 2 blocks of 1"},
+			"out must have 2 blocks of 1 elements, but has 3 elements"},
 		{"reduce_scatter_length", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[:1], three, Sum) },
-			"in has 3 elements, not 2 blocks of 1"},
+			"in must have 2 blocks of 1 elements, but has 3 elements"},
 		{"all_to_all_length", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four[:2], four) },
 			"in has 4 elements and out 2"},
 		{"all_to_all_odd", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, make([]int32, 3), three) }, "3 elements"},
-		{"scatter_length", func(ctx context.Context, c *Comm) error { return Scatter(ctx, c, four[:1], three, 0) }, "in has 3 elements"},
+		{"scatter_length", func(ctx context.Context, c *Comm) error { return Scatter(ctx, c, four[:1], three, 0) }, "but has 3 elements"},
 		{"too_few_counts", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{4}) },
-			"1 counts of out for 2 ranks"},
+			"must be 2 counts of out, one for each rank, got 1"},
 		{"no_counts", func(ctx context.Context, c *Comm) error { return AllToAllV(ctx, c, four, nil, four, []int{2, 2}) },
-			"0 counts of out for 2 ranks"},
+			"must be 2 counts of out, one for each rank, got 0"},
 		{"negative_count", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{3, -1}) },
-			"the count of out for rank 1 is -1"},
+			"the count of out for rank 1 must not be negative, got -1"},
 		{"counts_too_large", func(ctx context.Context, c *Comm) error {
 			return AllGatherV(ctx, c, four, three, []int{math.MaxInt, math.MaxInt})
-		}, "fewer than its counts"},
+		}, "fewer than the sum of its counts"},
 		{"counts_too_small", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{1, 1}) },
-			"2 more than its counts"},
+			"2 more than the sum of its counts"},
 		{"own_count", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{2, 2}) },
-			"in has 3 elements, and the count of rank 0 is 2"},
+			"in has 3 elements, but the count of rank 0 is 2"},
 		{"to_itself", func(ctx context.Context, c *Comm) error {
 			return AllToAllV(ctx, c, four, []int{1, 3}, four, []int{2, 2})
-		}, "sends itself 2 elements and receives 1"},
+		}, "sends itself 2 elements but receives 1"},
 		{"algorithm", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("magic"), four, Sum) },
 			`algorithm "magic" is not one of this collective's; possible here: star, `},
 		{"not_canonical", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("ring"), four, Sum) },
 			"deterministic = false"},
 		{"no_shared_memory", func(ctx context.Context, c *Comm) error {
 			return Exscan(ctx, c.Using("shm"), four, Sum)
-		}, `"shm" needs ranks that all share memory`},
+		}, `"shm" works only for ranks that all share memory`},
 	}
 	for _, over := range transports {
 		for _, tt := range tests {
@@ -342,7 +342,7 @@ func TestTooFewCountsAreAnErrorOnEveryRank(t *testing.T) {
 		for rank, err := range testkit.Each(2, func(rank int) error {
 			return AllGatherV(t.Context(), w[rank], make([]int32, 2), make([]int32, 1), []int{})
 		}) {
-			if err == nil || !strings.Contains(err.Error(), "0 counts of out for 2 ranks") {
+			if err == nil || !strings.Contains(err.Error(), "must be 2 counts of out, one for each rank, got 0") {
 				t.Errorf("over %s, rank %d got %v", over, rank, err)
 			}
 		}

@@ -8,27 +8,27 @@ import (
 	"ddpbatch/mpi/internal/engine"
 )
 
-// port is the algorithm.Port of one Comm, for one call after another.
+// port is the algorithm.Port of one Comm. It serves one call after another.
 type port struct {
 	group   *engine.Group // nil in a world of one rank
 	ctx     context.Context
-	ops     []*engine.Op // the first used are posted
+	ops     []*engine.Op // the first used of them are posted
 	used    int
 	later   []*engine.Op // of Notify and Expect, in this call
-	earlier []*engine.Op // in the one before
-	spare   []*engine.Op // to take the place of those
+	earlier []*engine.Op // the same, in the call before
+	spare   []*engine.Op // to be used again
 	scratch arena
 	handles arena
 }
 
 var _ algorithm.Port = (*port)(nil)
 
-// begin makes the port ready for a call.
+// begin prepares the port for a call.
 func (p *port) begin(ctx context.Context) {
 	p.ctx, p.used = ctx, 0
 	if len(p.later) > 0 {
 		p.earlier, p.later = append(p.earlier, p.later...), p.later[:0]
-		p.group.Flush() // a rank may wait for these in the end of this call
+		p.group.Flush() // a rank may wait for these at the end of this call
 	}
 	p.scratch.reset()
 	p.handles.reset()
@@ -68,7 +68,7 @@ func (p *port) Notify(to int) { p.group.SendLater(p.nextLater(), to) }
 // Expect implements algorithm.Port.
 func (p *port) Expect(from int) { p.group.Recv(p.nextLater(), from, nil) }
 
-// nextLater finds an op that is waited for in the next call.
+// nextLater returns an op that the next call waits for.
 func (p *port) nextLater() *engine.Op {
 	if len(p.spare) == 0 {
 		p.spare = append(p.spare, new(engine.Op))
@@ -79,7 +79,7 @@ func (p *port) nextLater() *engine.Op {
 	return op
 }
 
-// catchUp waits for what the call before begin has not waited for.
+// catchUp waits for the operations that the call before begin has not waited for.
 func (p *port) catchUp() error {
 	for _, op := range p.earlier {
 		if err := p.group.Wait(p.ctx, op); err != nil {
@@ -105,24 +105,24 @@ func (p *port) Handles(n int) []algorithm.Handle {
 	return unsafe.Slice((*algorithm.Handle)(unsafe.Pointer(unsafe.SliceData(p.handles.take(max(n, 1)*size)))), n)
 }
 
-// arena is memory for the length of a call. It grows to what calls need, and then allocates nothing; what calls have not needed for
-// a while it gives up.
+// arena is memory for the duration of a call. It grows to what calls need, and then does not allocate. It releases memory that calls have
+// not needed for a while.
 type arena struct {
-	words []uint64 // of the whole
-	used  int      // words
+	words []uint64 // all of the memory
+	used  int      // words in use
 	wants int      // words that the call has asked for
-	idle  int      // calls in a row that needed little of it
+	idle  int      // number of calls in a row that needed little of it
 }
 
 const (
-	// cacheLine keeps buffers that different cores write apart.
+	// cacheLine is the alignment of buffers, so that different cores do not write to one cache line.
 	cacheLine = 64
 
-	maxIdleCalls = 1000    // calls that need little of an arena, before it is given up
-	smallArena   = 1 << 17 // words that are not worth giving up
+	maxIdleCalls = 1000    // number of calls that need little of an arena before its memory is released
+	smallArena   = 1 << 17 // number of words up to which memory is kept
 )
 
-// reset begins a call.
+// reset prepares the arena for a call.
 func (a *arena) reset() {
 	switch {
 	case len(a.words) <= smallArena || a.wants > len(a.words)/4:
@@ -141,7 +141,7 @@ func (a *arena) take(n int) []byte {
 	words := (n + cacheLine - 1) / cacheLine * (cacheLine / 8)
 	a.wants += words
 	if a.wants > len(a.words) {
-		// What the call has got so far stays its own; later calls find room for all.
+		// The call keeps the parts that it has got so far; later calls find room for all in the new memory.
 		a.words, a.used = make([]uint64, a.wants), 0
 	}
 	part := a.words[a.used : a.used+words]

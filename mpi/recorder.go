@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	maxRecorded = 1000 // operations that a recorder keeps
-	recordSlots = 1024 // that it has for them: a power of two is quicker to count with
+	maxRecorded = 1000 // the number of operations that a recorder keeps
+	recordSlots = 1024 // the number of its slots: a power of two is faster to count with
 )
 
-// recorder keeps the last operations of a rank, as an aircraft's does, to be read when the rank has failed.
+// recorder keeps the last operations of a rank, to be read when the rank has failed.
 type recorder struct {
 	clock tick.Clock
 
@@ -38,7 +38,7 @@ type record struct {
 
 func newRecorder() *recorder { return &recorder{clock: tick.NewClock()} }
 
-// begin notes that an operation starts, and returns its number.
+// begin records that an operation begins, and returns its number.
 func (r *recorder) begin(call *engine.Call, algorithm string, now tick.Count) uint64 {
 	r.mu.Lock()
 	r.count++
@@ -52,7 +52,7 @@ func (r *recorder) begin(call *engine.Call, algorithm string, now tick.Count) ui
 	return number
 }
 
-// end notes that it is over.
+// end records that the operation has ended.
 func (r *recorder) end(number uint64, err error, now tick.Count) {
 	r.mu.Lock()
 	if e := &r.records[number%recordSlots]; e.number == number {
@@ -64,7 +64,7 @@ func (r *recorder) end(number uint64, err error, now tick.Count) {
 	r.mu.Unlock()
 }
 
-// flightLine is an operation as it is written.
+// flightLine is an operation in the form in which it is written.
 type flightLine struct {
 	Number    uint64    `json:"number"`
 	Call      string    `json:"call"`
@@ -76,7 +76,7 @@ type flightLine struct {
 	Error     string    `json:"error,omitempty"`
 }
 
-// write writes what is kept, oldest first, as lines of JSON.
+// write writes the recorded operations, oldest first, as lines of JSON.
 func (r *recorder) write(w io.Writer) error {
 	out, scale := json.NewEncoder(w), r.clock.Scale()
 	for _, e := range r.snapshot() {
@@ -107,12 +107,12 @@ func (r *recorder) snapshot() []record {
 	return kept
 }
 
-// WriteFlight writes the last 1,000 operations of this rank's Comms, oldest first: a JSON object a line, with the fields
-// number, call, group, algorithm, begun, us (how long it took), state (running, done or failed) and error.
+// WriteFlight writes the last 1,000 operations of this rank's Comms to w, oldest first. Each line is a JSON object with the fields number,
+// call, group, algorithm, begun, us (how long it took, in microseconds), state (running, done or failed) and error.
 func (c *Comm) WriteFlight(w io.Writer) error { return c.core.world.recorder.write(w) }
 
-// writeFlight writes the recorder's file, once. There is nobody to tell of an error: the one that is written about
-// is on its way.
+// writeFlight writes the recorder's file, once. It cannot return an error, because the failure that makes it write is being returned
+// already. It logs the error instead.
 func (w *world) writeFlight() {
 	w.recorder.mu.Lock()
 	again := w.recorder.written
@@ -129,6 +129,6 @@ func (w *world) writeFlight() {
 		}
 	}
 	if err != nil {
-		w.log.Warn("the flight recorder could not be written", "file", w.flight, "err", err)
+		w.log.Warn("cannot write the flight recorder", "file", w.flight, "err", err)
 	}
 }

@@ -133,7 +133,7 @@ func TestUnwritableRecorderFileIsLogged(t *testing.T) {
 	if err := AllReduce(t.Context(), c, []int32{1}, Standard(0)); err == nil {
 		t.Fatal("no error")
 	}
-	if !strings.Contains(log.String(), "the flight recorder could not be written") {
+	if !strings.Contains(log.String(), "cannot write the flight recorder") {
 		t.Errorf("logged %q", log.String())
 	}
 }

@@ -9,20 +9,19 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// AllReduce combines the buffers of all ranks element by element with op, and
-// leaves the result in buf on every rank. buf has the same length on all of
-// them, and may be empty.
+// AllReduce combines the buffers of all ranks element by element with op, and leaves the result in buf on every rank. buf has the same
+// length on all of them, and may be empty.
 //
-// Every rank gets the same bits. Under Config.Deterministic they depend on the ranks' inputs alone: elements are
-// combined along one fixed tree, whatever the length of buf, the algorithm and the transport. It pairs neighboring ranks, then
-// neighboring pairs, and so on; one left over moves up as it is.
+// Every rank gets the same bits. Under Config.Deterministic they depend on the ranks' inputs alone: elements are combined along one fixed
+// tree, whatever the length of buf, the algorithm and the transport. The tree combines neighbouring ranks in pairs, then neighbouring
+// pairs, and so on. If one is left over, it moves up unchanged.
 //
-// When it fails the content of buf is undefined.
+// If AllReduce fails, the content of buf is undefined.
 func AllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
 	return c.run(ctx, allReduceOf(new(operation), buf, op))
 }
 
-// IAllReduce is AllReduce that goes on by itself. buf is the Request's until that is done.
+// IAllReduce is the non-blocking form of AllReduce. buf belongs to the Request until it is done.
 func IAllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
 	return c.request(ctx, allReduceOf(new(operation), buf, op))
 }
@@ -46,13 +45,13 @@ func allReduceOf[T Number](o *operation, buf []T, op Op) *operation {
 	return o
 }
 
-// Reduce is AllReduce whose result only root gets. The others' buffers are not changed. They may return before root has called it, as
-// root does from Broadcast.
+// Reduce is AllReduce with the result on root only. The buffers of the other ranks do not change. They may return before root has made the
+// call, as root may from Broadcast.
 func Reduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) error {
 	return c.run(ctx, reduceOf(new(operation), c, buf, root, op))
 }
 
-// IReduce is Reduce that goes on by itself. buf is the Request's until that is done.
+// IReduce is the non-blocking form of Reduce. buf belongs to the Request until it is done.
 func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *Request {
 	return c.request(ctx, reduceOf(new(operation), c, buf, root, op))
 }
@@ -77,24 +76,23 @@ func reduceOf[T Number](o *operation, c *Comm, buf []T, root int, op Op) *operat
 	return o
 }
 
-// ReduceScatter combines the ranks' in element by element, and leaves block i of the result with rank i, in out. The
-// blocks all have the length of out, and in that of all of them. in is not changed; it must not overlap out.
+// ReduceScatter combines the in of all ranks element by element, and leaves block i of the result in the out of rank i. All blocks have the
+// length of out, and in has one block for each rank. in does not change. It must not overlap out.
 func ReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) error {
 	return c.run(ctx, reduceScatterOf(new(operation), c, out, in, nil, op))
 }
 
-// ReduceScatterV is ReduceScatter with blocks of different lengths: counts[i] elements for rank i. All ranks give the
-// same counts.
+// ReduceScatterV is ReduceScatter with blocks of different lengths: counts[i] elements for rank i. counts must be the same on all ranks.
 func ReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) error {
 	return c.run(ctx, reduceScatterOf(new(operation), c, out, in, counts, op))
 }
 
-// IReduceScatter is ReduceScatter that goes on by itself. Both buffers are the Request's until that is done.
+// IReduceScatter is the non-blocking form of ReduceScatter. Both buffers belong to the Request until it is done.
 func IReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) *Request {
 	return c.request(ctx, reduceScatterOf(new(operation), c, out, in, nil, op))
 }
 
-// IReduceScatterV is ReduceScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
+// IReduceScatterV is the non-blocking form of ReduceScatterV. Buffers and counts belong to the Request until it is done.
 func IReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) *Request {
 	return c.request(ctx, reduceScatterOf(new(operation), c, out, in, counts, op))
 }
@@ -126,23 +124,23 @@ func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int,
 	return o
 }
 
-// Scan leaves in buf of rank r what the buffers of ranks 0 to r combine to, element by element. The bits depend on those
-// buffers alone. A rank may return before those after it have called it, as root does from Broadcast.
+// Scan combines, element by element, the buffers of ranks 0 to r, and leaves the result in buf of rank r. The bits depend on those buffers
+// alone. A rank may return before the ranks after it have made the call, as root may from Broadcast.
 func Scan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
 	return c.run(ctx, scanOf(new(operation), scanCall, buf, op))
 }
 
-// Exscan is Scan without the rank's own buffer: of ranks 0 to r-1. Rank 0's buf is not changed.
+// Exscan is Scan without the rank's own buffer: it combines those of ranks 0 to r-1. On rank 0, buf does not change.
 func Exscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
 	return c.run(ctx, scanOf(new(operation), exscanCall, buf, op))
 }
 
-// IScan is Scan that goes on by itself. buf is the Request's until that is done.
+// IScan is the non-blocking form of Scan. buf belongs to the Request until it is done.
 func IScan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
 	return c.request(ctx, scanOf(new(operation), scanCall, buf, op))
 }
 
-// IExscan is Exscan that goes on by itself. buf is the Request's until that is done.
+// IExscan is the non-blocking form of Exscan. buf belongs to the Request until it is done.
 func IExscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
 	return c.request(ctx, scanOf(new(operation), exscanCall, buf, op))
 }
@@ -173,9 +171,9 @@ func scanOf[T Number](o *operation, kind collective, buf []T, op Op) *operation 
 	return o
 }
 
-var errNoAverage = errors.New("the average is of all ranks: a scan has none")
+var errNoAverage = errors.New("a scan cannot use Avg, which is the average of all ranks")
 
-// reductionOf begins the operation of a reduction of as many elements as s has.
+// reductionOf fills in a reduction of as many elements as s has.
 func reductionOf[T Number](o *operation, kind collective, s []T, op Op) {
 	o.kind, o.data, o.count = kind, element.TypeOf[T](), uint64(len(s))
 	switch standard, ok := op.(Standard); {

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Request is a collective or a message that goes on by itself. Its methods are safe for concurrent use.
+// Request is a collective or a message under way, which proceeds by itself. Its methods are safe for concurrent use.
 //
 // Collectives of one Comm are executed one after another, in the order in which they were called.
 type Request struct {
@@ -12,8 +12,8 @@ type Request struct {
 	message *message    // of a message
 }
 
-// Wait returns when the request is done, with its error. When ctx ends first, a message breaks the Comm, as its buffer would
-// not be the caller's otherwise; a collective goes on, until its own context ends.
+// Wait returns when the request is done, with its error. If ctx ends first, a message breaks the Comm, because otherwise its buffer would
+// still be in use; a collective goes on until its own context ends.
 func (r *Request) Wait(ctx context.Context) error {
 	if r.message != nil {
 		return r.message.wait(ctx)
@@ -31,7 +31,7 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 }
 
-// Done tells whether the request is done. Wait then returns at once.
+// Done reports whether the request is done. If it is, Wait returns at once.
 func (r *Request) Done() bool {
 	if r.message != nil {
 		return r.message.isDone()
@@ -44,7 +44,7 @@ func (r *Request) Done() bool {
 	}
 }
 
-// Status says what a receive that is done has got. Of other requests it is zero.
+// Status describes what a receive that is done has received. For other requests it returns the zero Status.
 func (r *Request) Status() Status {
 	if r.message == nil || !r.message.op.Done() || r.message.wrong != nil {
 		return Status{}

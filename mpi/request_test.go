@@ -146,7 +146,7 @@ func TestCallGivesUpItsTurn(t *testing.T) {
 			running := w[0].IBarrier(t.Context())
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := call(ctx, w[0]); err == nil || !strings.Contains(err.Error(), name+": waited for its turn until") {
+			if err := call(ctx, w[0]); err == nil || !strings.Contains(err.Error(), name+": canceled while queued") {
 				t.Errorf("got %v", err)
 			}
 			if err := running.Wait(t.Context()); err == nil {

@@ -14,8 +14,8 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// discover is the first that the ranks of a world do together: they tell each other on which machine they are, and measure what
-// messages cost.
+// discover runs first when the ranks of a world set up their Comm. They tell each other on which machine they are, and measure the cost of
+// messages.
 func (k *core) discover(ctx context.Context, near []int) error {
 	w, rank := k.world, k.group.Rank()
 	lowest := rank
@@ -33,13 +33,13 @@ func (k *core) discover(ctx context.Context, near []int) error {
 	return k.measure(ctx)
 }
 
-// measure finds what messages cost: rank 0 times its links to one rank of its own machine and to one of another, and all ranks take its
-// numbers, as they have to come to the same choices. Ranks in one process have no links to time: they keep the guess.
+// measure measures the cost of messages. Rank 0 times its links to one rank of its own machine and to one of another. All ranks use its
+// numbers, because they must make the same choices. Ranks in one process have no links to time, and keep the guess.
 func (k *core) measure(ctx context.Context) error {
 	if k.world.sockets == nil {
 		return nil
 	}
-	// What is measured here is not yet what this rank chooses by: the gather below is to be the same on all ranks.
+	// The results do not go to k.world yet, because the gather below must use the same costs on all ranks.
 	near, far := model.Uniform(defaultMachine), model.Uniform(defaultMachine)
 	nearby, afar := k.partners()
 	if rank := k.group.Rank(); rank == 0 || rank == nearby || rank == afar {
@@ -75,7 +75,7 @@ func (k *core) measure(ctx context.Context) error {
 	return nil
 }
 
-// partners are the ranks that rank 0 times messages with; -1: none.
+// partners returns the ranks with which rank 0 times messages; -1 stands for none.
 func (k *core) partners() (near, far int) {
 	near, far = -1, -1
 	for rank, machine := range k.world.machines {
@@ -90,10 +90,10 @@ func (k *core) partners() (near, far int) {
 	return near, far
 }
 
-// defaultMachine is a guess, of a common network, for links that could not be measured.
+// defaultMachine is a guess for links that were not measured. It fits a common network.
 var defaultMachine = algorithm.Machine{Alpha: 10e-6, Beta: 0.3e-9, Gamma: 0.1e-9}
 
-// encodeCosts makes four bytes of each time. All ranks gather them, and use those of rank 0.
+// encodeCosts encodes each time in four bytes. All ranks gather them, and use those of rank 0.
 func encodeCosts(costs ...*model.Costs) []byte {
 	var b []byte
 	for _, c := range costs {
@@ -106,7 +106,7 @@ func encodeCosts(costs ...*model.Costs) []byte {
 	return b
 }
 
-// decodeCosts takes nothing from rank 0 that would make the choice depend on more than numbers.
+// decodeCosts decodes rank 0's times. It replaces unusable ones by the guess, so that they cannot affect more than the choice.
 func decodeCosts(b []byte) (near, far model.Costs) {
 	for _, c := range [...]*model.Costs{&near, &far} {
 		for _, t := range [...]*model.Times{&c.Message, &c.Exchange, &c.Reduction} {
@@ -115,14 +115,14 @@ func decodeCosts(b []byte) (near, far model.Costs) {
 				b = b[4:]
 			}
 		}
-		if !c.Usable() { // times that make no sense are no reason to fail
+		if !c.Usable() { // not a reason to fail
 			*c = model.Uniform(defaultMachine)
 		}
 	}
 	return near, far
 }
 
-// allGatherBytes gathers a few bytes of every rank, the same number of each.
+// allGatherBytes gathers a few bytes of every rank, the same number from each.
 func (k *core) allGatherBytes(ctx context.Context, own []byte) ([][]byte, error) {
 	size := k.port.Size()
 	out := make([]byte, size*len(own))

@@ -12,18 +12,20 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// Alloc gives a buffer of n elements, all zero, that collectives of c work on fastest: where the ranks share
-// memory, they read and write each other's, and where data goes by UCX, network cards do, so that long messages are not copied. It is a
-// collective call, for the beginning of a program: there is no way to give a buffer back, some ten thousands are all that a process has
-// room for, and the network cards keep theirs until the world is closed. n may differ between ranks. The buffer is gone when c is closed:
-// nothing may touch it from then on. After a call with it has failed, other ranks may still read and write it until the call has failed
-// there, too, and a network card what had begun to arrive.
+// Alloc returns a buffer of n elements, all zero, with which collectives of c are fastest. Ranks that share memory read and write each
+// other's buffers in place. If data goes by UCX, network cards read and write the buffer, so that long messages are not copied.
+//
+// Alloc is a collective call. Call it at the beginning of a program: a buffer cannot be released, a process has room for some ten thousand
+// of them, and the network cards keep theirs until the world is closed. n may differ between ranks.
+//
+// The buffer is gone when c is closed, and nothing may use it after that. If a call with it has failed, other ranks may still read and
+// write the buffer until the call has failed on them, too, and a network card may still write data that had begun to arrive.
 func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 	var zero T
 	width := int(unsafe.Sizeof(zero))
 	var wrong error
 	if n < 0 || n > maxAlloc/width {
-		wrong = fmt.Errorf("there is no buffer of %d elements of %d bytes", n, width)
+		wrong = fmt.Errorf("n must be from 0 to %d for elements of %d bytes, got %d", maxAlloc/width, width, n)
 	}
 	memory, err := c.core.alloc(ctx, n, width, wrong)
 	if err != nil {
@@ -35,13 +37,13 @@ func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 	return element.View[T](memory), nil
 }
 
-// maxAlloc is the longest buffer of Alloc, in bytes.
+// maxAlloc is the largest length of a buffer of Alloc, in bytes.
 const maxAlloc = 1 << 40
 
-// alloc returns nil where no memory is better than Go's. A rank reads and writes that of the others on its machine.
+// alloc returns nil if no memory is better than Go's. The buffer is in memory that the other ranks of the machine read and write.
 func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte, err error) {
 	err = k.exclusively(ctx, allocCall.String(), func(ctx context.Context) error {
-		// Every rank hears here of arguments that are wrong on one.
+		// If an argument is wrong on one rank, every rank gets an error here.
 		if err := k.execute(ctx, &operation{kind: allocCall, wrong: wrong}); err != nil {
 			return err
 		}
@@ -71,14 +73,15 @@ func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte
 	return own, err
 }
 
-// allocDirect is memory that the network card reads and writes, or nil: calls work with Go's, too, so this rank's trouble is nobody else's.
+// allocDirect returns memory that the network card reads and writes, or nil. Calls work with Go's memory, too, so a failure on this rank
+// does not affect the others.
 func (k *core) allocDirect(size int) []byte {
 	if !k.spread {
 		return nil
 	}
 	memory, err := k.world.sockets.Alloc(max(size, 1))
 	if err != nil {
-		k.world.log.Warn("messages are copied", "err", err)
+		k.world.log.Warn("no memory for the network card; messages are copied", "err", err)
 	}
 	if memory == nil {
 		return nil
@@ -86,7 +89,7 @@ func (k *core) allocDirect(size int) []byte {
 	return memory[:size:size]
 }
 
-// keep closes segments with k, but for this rank's own where the network card reads and writes it, too: then the sockets do.
+// keep makes k close the segments. If the network card also uses this rank's own segment, the sockets close that one instead.
 func (k *core) keep(segments []*shm.Segment, local int) {
 	if !k.spread {
 		k.memory = append(k.memory, segments...)
@@ -95,7 +98,7 @@ func (k *core) keep(segments []*shm.Segment, local int) {
 	own := segments[local]
 	theirs, err := k.world.sockets.Register(own.Bytes(), func() { closeSegments(own) })
 	if err != nil {
-		k.world.log.Warn("messages to other machines are copied", "err", err)
+		k.world.log.Warn("the network card cannot use shared memory; messages to other machines are copied", "err", err)
 	}
 	for i, segment := range segments {
 		if i != local || !theirs {
@@ -104,7 +107,7 @@ func (k *core) keep(segments []*shm.Segment, local int) {
 	}
 }
 
-// share lays memory under a group of the same ranks, if they are all on one machine and all manage to.
+// share makes shared memory for target, a group of the same ranks, if all of them are on one machine and it works on all.
 func (k *core) share(ctx context.Context, target *core) error {
 	machines := k.world.machines
 	first := machines[k.members[0]]
@@ -124,16 +127,16 @@ func (k *core) share(ctx context.Context, target *core) error {
 	return err
 }
 
-// shareSegments makes a segment of size bytes and opens those of the other ranks from first to before last, whose sizes may
-// differ. It returns nil on all ranks of the group if one of them could not. readable tells that each of these ranks can also read the
-// others' own memory.
+// shareSegments makes a segment of size bytes, and opens those of the other ranks from first to before last. Their sizes may differ. It
+// returns nil on all ranks of the group if it failed on one of them. readable reports whether each of these ranks can also read the memory
+// of the others outside the segments.
 func (k *core) shareSegments(ctx context.Context, size, first, last int) (segments []*shm.Segment, readable bool, err error) {
 	own, err := shm.Create(size)
 	var handle [shm.HandleSize]byte
 	if err == nil {
 		handle = own.Handle().Encode()
 	} else {
-		k.world.log.Warn("no shared memory", "err", err)
+		k.world.log.Warn("cannot create shared memory", "err", err)
 	}
 	all, err := k.allGatherBytes(ctx, handle[:])
 	if err != nil {
@@ -144,31 +147,31 @@ func (k *core) shareSegments(ctx context.Context, size, first, last int) (segmen
 	vote := byte(opened)
 	switch {
 	case err != nil:
-		k.world.log.Debug("ranks of one machine do not share memory", "err", err)
+		k.world.log.Debug("cannot open the shared memory of ranks on this machine", "err", err)
 		vote = notOpened
 	case !slices.ContainsFunc(segments, func(s *shm.Segment) bool { return !s.ReadsOwner() }):
 		vote = readsOwners
 	}
 	votes, err := k.allGatherBytes(ctx, []byte{vote})
 	lacks := func(least byte) func([]byte) bool { return func(vote []byte) bool { return vote[0] < least } }
-	if err == nil && !slices.ContainsFunc(votes, lacks(opened)) { // then its file is of no more use
+	if err == nil && !slices.ContainsFunc(votes, lacks(opened)) { // then the segment's file is not needed any more
 		return segments, !slices.ContainsFunc(votes[first:last], lacks(readsOwners)), own.CloseFile()
 	}
 	closeSegments(segments...)
 	if err == nil && k.world.config.Transport == "shm" {
-		err = errors.New("the ranks are to share memory, and some of them cannot: is there enough of it, and room for open files?")
+		err = errors.New("transport is \"shm\", but some ranks cannot share memory: check the free memory and the limit of open files")
 	}
 	return nil, false, err
 }
 
-// What a rank says of the segments of the others on its machine.
+// A rank's result of opening the segments of the other ranks on its machine.
 const (
 	notOpened = iota
 	opened
-	readsOwners // and of their own memory
+	readsOwners // and it can read the other ranks' own memory
 )
 
-// openSegments opens what the handles stand for; the rank's own is there. On an error it closes all.
+// openSegments opens the segments of the handles. own is the rank's own segment. If one fails, it closes all of them.
 func openSegments(handles [][]byte, rank int, own *shm.Segment) ([]*shm.Segment, error) {
 	segments := make([]*shm.Segment, len(handles))
 	segments[rank] = own
@@ -196,7 +199,7 @@ func closeSegments(segments ...*shm.Segment) {
 	}
 }
 
-// releaseMemory lets go of all shared memory. Nothing may run.
+// releaseMemory closes all shared memory. No call may be running.
 func (k *core) releaseMemory() error {
 	var errs []error
 	for _, s := range k.memory {
@@ -206,7 +209,7 @@ func (k *core) releaseMemory() error {
 	return errors.Join(errs...)
 }
 
-// nodeWaiter is how a group's shared memory waits.
+// nodeWaiter implements shm.Waiter for a group's shared memory.
 type nodeWaiter struct{ core *core }
 
 // Entered implements shm.Waiter.
@@ -218,7 +221,7 @@ func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w
 // Notify implements shm.Waiter.
 func (w nodeWaiter) Notify() { w.core.group.Notify() }
 
-// sharedError words what the shared memory found, if that is anything.
+// sharedError turns an error of shared memory into one of a call. For nil it returns nil.
 func (k *core) sharedError(err error) error {
 	if err == nil {
 		return nil

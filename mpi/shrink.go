@@ -9,13 +9,13 @@ import (
 	"ddpbatch/mpi/internal/engine"
 )
 
-// Shrink makes a Comm of those ranks of c that are still there, in the order of their ranks. All of them call it, once, after c has
-// failed. Ranks whose process has ended, or that have closed c, are left out, and those that do not answer within
-// Config.Timeout; these get an error when they do. It fails where no more than half of the ranks that have not ended answer, so that no
-// two parts of a group can both go on.
+// Shrink makes a Comm of the ranks of c that are left, in the order of their ranks. All of them call it, once, after c has failed. Shrink
+// leaves out ranks whose process has ended, ranks that have closed c, and ranks that do not answer within Config.Timeout. A rank that
+// answers later gets an error. Shrink fails unless more than half of the ranks that have not ended answer, so that two parts of a group
+// cannot both continue.
 //
-// Who dies while the others agree may still be among them: then the new Comm is broken from the start on all its ranks, and Shrink
-// is called on that.
+// A rank that dies while the others agree may still be in the new Comm. Then that Comm is broken from the start on all its ranks; call
+// Shrink on it.
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	k := c.core
 	if k.group == nil {
@@ -36,10 +36,10 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	return made, nil
 }
 
-// shrinkMark stands for the moment of a Shrink, which no call's number is.
+// shrinkMark stands for the moment of a Shrink. It differs from the number of every call.
 const shrinkMark = 1 << 62
 
-// survivors agrees with the others on who is still there.
+// survivors agrees with the other ranks on which ranks are left.
 func (k *core) survivors(ctx context.Context) ([]int, error) {
 	if k.survey == nil {
 		group, err := k.world.engine.LenientGroup(childID(k.group.ID(), 0, shrinkMark), k.members)
@@ -50,7 +50,7 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 	}
 	s := k.survey
 	if s.decided != nil {
-		return nil, errors.New("it has been shrunk before: shrink the Comm that came of that")
+		return nil, errors.New("this Comm was shrunk before: call Shrink on the Comm that it returned")
 	}
 	if err := s.agree(ctx, k.config().Timeout); err != nil {
 		return nil, err
@@ -63,44 +63,44 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 		}
 	}
 	if s.decided[s.group.Rank()] != 1 {
-		return nil, errors.New("the others have given this rank up, as it did not answer them in time")
+		return nil, errors.New("the other ranks have left this rank out, because it did not answer them in time")
 	}
 	return ranks, nil
 }
 
-// survey is how the ranks of a broken group find out who is still there.
+// survey is how the ranks of a broken group find out which of them are left.
 //
-// The lowest rank that has not ended is the coordinator: it asks all others, and decides on those that join. A rank joins one coordinator
-// only, until that one ends or stays silent, and a decision needs more than half of the ranks that have not ended: so there are no two. A
-// rank that knows the decision sends it to whoever asks, for as long as the connections last, so that a coordinator that dies halfway
-// leaves no rank behind.
+// The lowest rank that has not ended is the coordinator: it asks all others, and decides on those that join. A rank joins only one
+// coordinator at a time, until that one ends or does not answer. A decision needs more than half of the ranks that have not ended, so two
+// coordinators cannot both decide. A rank that knows the decision sends it to every rank that asks, as long as the connections last. So all
+// ranks get the decision even if the coordinator dies while it sends it.
 type survey struct {
 	group    *engine.Group
-	excluded []bool      // by rank: it had left before
-	ended    []engine.Op // by rank: done once it has ended
-	silent   []bool      // by rank: it was waited for in vain
+	excluded []bool      // by rank: it had left before the survey
+	ended    []engine.Op // by rank: done when the rank has ended
+	silent   []bool      // by rank: it did not answer in time as the coordinator
 
 	in       engine.Op // the next message of any rank
 	buffer   []byte
 	promised int          // the rank that this one has joined; -1: none
-	decided  []byte       // by rank: 1 for those that go on; nil before
-	joined   []surveyKind // by rank: what this coordinator has been answered
+	decided  []byte       // by rank: 1 for ranks of the new Comm; nil before the decision
+	joined   []surveyKind // by rank: its answer to this coordinator
 }
 
-// surveyKind is the first byte of a message; in a decision, one byte for each rank follows.
+// surveyKind is the first byte of a message. In a decision, one byte for each rank follows.
 type surveyKind byte
 
 const (
-	surveyAsk      surveyKind = iota + 1 // I coordinate: do you join?
-	surveyJoin                           // yes
-	surveyRefuse                         // no, another
-	surveyDecision                       // these go on
+	surveyAsk      surveyKind = iota + 1 // a coordinator asks a rank to join
+	surveyJoin                           // the rank joins
+	surveyRefuse                         // the rank has joined another coordinator
+	surveyDecision                       // the ranks of the new Comm
 )
 
 // The tags of a survey's messages.
 const (
 	surveyTag = 1
-	neverTag  = 2 // nobody sends it: a receive of it ends when its sender does
+	neverTag  = 2 // never sent: a receive with it ends when the sender does
 )
 
 func newSurvey(group *engine.Group, hasLeft func(rank int) bool) *survey {
@@ -128,10 +128,10 @@ func (s *survey) postReceive() {
 	s.group.RecvMessage(&s.in, engine.Any, surveyLabel(surveyTag), s.buffer)
 }
 
-// gone tells whether a rank will not be among the survivors.
+// gone reports whether a rank has left or ended.
 func (s *survey) gone(rank int) bool { return s.excluded[rank] || s.ended[rank].Done() }
 
-// agree returns when it is decided.
+// agree returns when there is a decision.
 func (s *survey) agree(ctx context.Context, timeout time.Duration) error {
 	for s.decided == nil {
 		coordinator := 0
@@ -141,7 +141,7 @@ func (s *survey) agree(ctx context.Context, timeout time.Duration) error {
 		if coordinator == s.group.Rank() {
 			return s.coordinate(ctx, timeout)
 		}
-		// A coordinator waits for others for up to a time-out itself.
+		// The coordinator itself waits up to timeout for the others.
 		err := s.receiveUntil(ctx, 2*timeout, func() bool { return s.decided != nil || s.gone(coordinator) })
 		if errors.Is(err, errNoAnswer) {
 			s.silent[coordinator] = true
@@ -155,7 +155,7 @@ func (s *survey) agree(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// coordinate asks everybody, and decides.
+// coordinate asks all other ranks, and decides.
 func (s *survey) coordinate(ctx context.Context, timeout time.Duration) error {
 	self := s.group.Rank()
 	s.promised = self
@@ -193,7 +193,7 @@ func (s *survey) coordinate(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// decide takes those that have joined, if they are enough.
+// decide makes a decision for the ranks that have joined, if they are enough.
 func (s *survey) decide() error {
 	self, there, joined := s.group.Rank(), 0, 0
 	decided := make([]byte, len(s.joined))
@@ -207,16 +207,16 @@ func (s *survey) decide() error {
 		}
 	}
 	if 2*joined <= there {
-		return fmt.Errorf("only %d of the %d ranks that have not ended answer: that is not more than half", joined, there)
+		return fmt.Errorf("only %d of the %d ranks that have not ended answered: more than half must answer", joined, there)
 	}
 	s.decided = decided
 	return nil
 }
 
-// errNoAnswer says that nothing came for as long as it was waited for.
+// errNoAnswer says that no message came within the time-out.
 var errNoAnswer = errors.New("no answer")
 
-// receiveUntil handles what comes until finished tells so, or errNoAnswer.
+// receiveUntil handles messages until finished returns true. After timeout it returns errNoAnswer.
 func (s *survey) receiveUntil(ctx context.Context, timeout time.Duration, finished func() bool) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -240,7 +240,7 @@ func (s *survey) receiveUntil(ctx context.Context, timeout time.Duration, finish
 	return nil
 }
 
-// handle answers the message that has come, and posts a receive of the next one.
+// handle answers the message that has come, and posts a receive for the next one.
 func (s *survey) handle(ctx context.Context) error {
 	if err := s.group.Wait(ctx, &s.in); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (s *survey) handle(ctx context.Context) error {
 	return nil
 }
 
-// send sends a message. Whether it arrives shows in the answer, or in the rank's end.
+// send sends a message. If it does not arrive, the answer does not come, or the rank ends.
 func (s *survey) send(to int, what surveyKind) {
 	text := []byte{byte(what)}
 	if what == surveyDecision {
@@ -273,7 +273,7 @@ func (s *survey) send(to int, what surveyKind) {
 	s.group.SendMessage(new(engine.Op), to, surveyLabel(surveyTag), text)
 }
 
-// answerLateAsks tells the decision to whoever still asks, until the connections end.
+// answerLateAsks sends the decision to ranks that still ask, until the connections end.
 func (s *survey) answerLateAsks() {
 	for {
 		if err := s.group.Watch(context.Background(), s.in.Done); err != nil {

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// turns makes the calls on one Comm follow one another. The one that finds nothing before it runs where it was called; others
-// queue.
+// turns makes the calls on one Comm run one after another. A call runs in the goroutine that makes it if no other call runs or waits.
+// Otherwise it is queued.
 type turns struct {
 	taken  atomic.Bool
 	queued atomic.Int32
@@ -19,7 +19,7 @@ type turns struct {
 	queue []*queuedCall
 }
 
-// take takes the turn if nobody has it or waits for it.
+// take takes the turn if no call has it or waits for it. It reports whether it has.
 func (t *turns) take() bool { return t.queued.Load() == 0 && t.taken.CompareAndSwap(false, true) }
 
 // push queues a call.
@@ -30,7 +30,7 @@ func (t *turns) push(p *queuedCall) {
 	t.mu.Unlock()
 }
 
-// pop takes the first call that waits from the queue.
+// pop removes the first call from the queue and returns it.
 func (t *turns) pop() *queuedCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,7 +43,7 @@ func (t *turns) pop() *queuedCall {
 	return p
 }
 
-// withdraw takes a call from the queue, and tells whether it was still there.
+// withdraw removes a call from the queue, and reports whether it was still there.
 func (t *turns) withdraw(p *queuedCall) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,23 +56,23 @@ func (t *turns) withdraw(p *queuedCall) bool {
 	return true
 }
 
-// give gives the turn back and tells whether it is to be taken again, for calls that wait.
+// give gives the turn back. If calls are queued, it tries to take the turn again for them, and reports whether it has.
 func (t *turns) give() bool {
 	t.taken.Store(false)
 	return t.queued.Load() > 0 && t.taken.CompareAndSwap(false, true)
 }
 
-// queuedCall is what waits for its turn: a collective, or something else that needs the Comm for itself.
+// queuedCall is a call that waits for its turn: a collective, or another function that must not run beside one.
 type queuedCall struct {
 	ctx  context.Context
 	op   operation
-	do   func() error // instead of op, unless it is nil
-	what string       // do's name
+	do   func() error // if not nil, runs instead of op
+	what string       // the name of do
 	err  error
 	done chan struct{}
 }
 
-// name is what it is, for errors.
+// name returns the call's name, for errors.
 func (p *queuedCall) name() string {
 	if p.do != nil {
 		return p.what
@@ -80,7 +80,7 @@ func (p *queuedCall) name() string {
 	return p.op.kind.String()
 }
 
-// start queues a call, which goes on by itself.
+// start queues a call without waiting for it.
 func (k *core) start(p *queuedCall) *queuedCall {
 	p.done = make(chan struct{})
 	k.turns.push(p)
@@ -90,7 +90,7 @@ func (k *core) start(p *queuedCall) *queuedCall {
 	return p
 }
 
-// finish waits for a call. Where ctx ends before its turn has come, the Comm is broken, as the other ranks may have begun it.
+// finish waits for a call. If ctx ends before the call's turn comes, the Comm is broken, because the other ranks may have begun the call.
 func (k *core) finish(ctx context.Context, p *queuedCall) error {
 	select {
 	case <-p.done:
@@ -101,24 +101,24 @@ func (k *core) finish(ctx context.Context, p *queuedCall) error {
 		<-p.done
 		return p.err
 	}
-	err := fmt.Errorf("waited for its turn until %w", context.Cause(ctx))
+	err := fmt.Errorf("canceled while queued behind another collective: %w", context.Cause(ctx))
 	broken := k.breakWith(fmt.Errorf("%s: %w", p.name(), err), err)
 	k.world.writeFlight()
 	return broken
 }
 
-// give gives the turn back, or to those that wait for it.
+// give gives the turn back, or passes it to queued calls.
 func (k *core) give() {
 	if k.turns.give() {
 		go k.work()
 	}
 }
 
-// work executes what waits, one after another. The turn is taken.
+// work runs the queued calls, one after another. It has the turn.
 func (k *core) work() {
 	finished := false
 	defer func() {
-		if !finished { // a user's operation has ended the goroutine
+		if !finished { // an operation made by NewOp has ended the goroutine
 			go k.work()
 		}
 	}()
@@ -132,7 +132,7 @@ func (k *core) work() {
 
 func (k *core) serve(p *queuedCall) {
 	defer close(p.done)
-	p.err = errors.New("its goroutine has ended in the middle of it") // unless it comes to its end
+	p.err = errors.New("the goroutine of the call ended before the call did") // replaced when the call ends
 	if p.do != nil {
 		p.err = p.do()
 	} else {
@@ -140,7 +140,7 @@ func (k *core) serve(p *queuedCall) {
 	}
 }
 
-// exclusively runs f, whose name is what, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
+// exclusively runs f, which is called what in errors, when no call runs. f's context ends with ctx, and when the Comm is closed.
 func (k *core) exclusively(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -154,7 +154,7 @@ func (k *core) exclusively(ctx context.Context, what string, f func(ctx context.
 	return do()
 }
 
-// lifetime is a context that ends when the Comm is closed.
+// lifetime returns a context that ends when the Comm is closed.
 func (k *core) lifetime() context.Context {
 	k.mu.Lock()
 	defer k.mu.Unlock()
