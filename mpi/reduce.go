@@ -13,7 +13,7 @@ import (
 // length on all of them, and may be empty.
 //
 // Every rank gets the same bits. Under Config.Deterministic they depend on the ranks' inputs alone: elements are combined along one fixed
-// tree, whatever the length of buf, the algorithm and the transport. The tree combines neighbouring ranks in pairs, then neighbouring
+// tree, whatever the length of buf, the algorithm and the transport. The tree combines neighboring ranks in pairs, then neighboring
 // pairs, and so on. If one is left over, it moves up unchanged.
 //
 // If AllReduce fails, the content of buf is undefined.

@@ -1,6 +1,6 @@
 package algorithm
 
-// AllGatherFunc fills all blocks of buf; each rank's own is there at the start.
+// AllGatherFunc fills in all blocks of buf. Each rank's own block is in it at the start.
 type AllGatherFunc func(p Port, buf []byte, at []int) error
 
 // AllGathers are the algorithms of an all-gather. All take blocks of different lengths.
@@ -14,7 +14,7 @@ func AllGathers() []Entry[AllGatherFunc] {
 	}
 }
 
-// allGatherDirect sends the own block to every other rank, all at once: one round, and the most messages.
+// allGatherDirect sends the rank's own block to every other rank, all at the same time. It has one round, and the most messages.
 func allGatherDirect(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
 	posted := p.Handles(2 * size)[:0]
@@ -28,8 +28,8 @@ func allGatherDirect(p Port, buf []byte, at []int) error {
 	return WaitAll(p, posted...)
 }
 
-// allGatherDoubling is recursive doubling: pairs of ranks exchange what they have, then pairs of pairs, and so
-// on. Groups are powers of two (Thakur, Rabenseifner and Gropp 2005, section 4.1).
+// allGatherDoubling is recursive doubling: pairs of ranks exchange what they have, then pairs of pairs, and so on. Group sizes are powers
+// of two (Thakur, Rabenseifner and Gropp 2005, section 4.1).
 func allGatherDoubling(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
 	posted := p.Handles(2 * levels(size))[:0]
@@ -49,13 +49,13 @@ func allGatherDoubling(p Port, buf []byte, at []int) error {
 	return WaitAll(p, posted...)
 }
 
-// allGatherBruck doubles what every rank has in each round, for any size: rank r has its own block and those of the ranks
-// after it, and gets as many more from the rank that begins where it ends (Bruck et al. 1997). The blocks are
-// put together in that order in scratch memory, and turned about at the end.
+// allGatherBruck doubles the number of blocks of every rank in each round, for any size. Rank r has its own block and those of the ranks
+// after it. It gets as many more from the rank whose blocks begin where its blocks end (Bruck et al. 1997). Scratch memory holds the blocks
+// in that order; at the end they are copied to their places.
 func allGatherBruck(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
 	turned := p.Scratch(len(buf))
-	start := func(i int) int { // of the block of rank+i, for i from 0 to size
+	start := func(i int) int { // where the block of rank+i begins, for i from 0 to size
 		if rank+i < size {
 			return at[rank+i] - at[rank]
 		}
@@ -82,21 +82,21 @@ func allGatherBruck(p Port, buf []byte, at []int) error {
 	return nil
 }
 
-// costAllGatherBruck is L alpha + (p-1)/p n beta with L = ceil(log2 p), and n gamma to turn the blocks about.
+// costAllGatherBruck is L alpha + (p-1)/p n beta with L = ceil(log2 p), and n gamma to copy the blocks to their places.
 func costAllGatherBruck(m Machine, size, n int) float64 {
 	return m.byTree(size, n) + m.copied(float64(n))
 }
 
-// allGatherNeighbour is neighbor exchange: ranks pair up, alternately with the one and the other
-// neighbor, and give what they got last. Two blocks go to and fro at a time, so that it takes half the rounds of
-// a ring (Chen, Zhang, Zhang and Yuan 2005). Sizes are even.
+// allGatherNeighbour is neighbor exchange: ranks form pairs, alternately with the one and the other neighbor, and exchange the blocks that
+// they got last. Two blocks travel each way at a time, so it takes half the rounds of a ring (Chen, Zhang, Zhang and Yuan 2005). Group
+// sizes are even.
 func allGatherNeighbour(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
 	if size == 1 {
 		return nil
 	}
-	// Even ranks begin with the one to the right. The pairs of blocks that come from there
-	// lie one further to the right each time, those from the left one further to the left.
+	// Even ranks begin with the neighbor to the right. The pairs of blocks that come from there are further to the right each time, those
+	// from the left further to the left.
 	direction := 1
 	if rank%2 == 1 {
 		direction = -1
@@ -133,18 +133,18 @@ func costAllGatherNeighbour(m Machine, size, n int) float64 {
 	return float64(size/2)*m.Alpha + m.ofBlocks(size, n)
 }
 
-// allGatherRing passes blocks around the ring, each segment as soon as it has come: so long blocks among short
-// ones hold nobody up (Thakur, Rabenseifner and Gropp 2005, section 4.1).
+// allGatherRing passes blocks around the ring, each segment as soon as it has come. So a long block among short ones does not delay any
+// rank (Thakur, Rabenseifner and Gropp 2005, section 4.1).
 func allGatherRing(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
 	return circulate(p, ring{rank, (rank + 1) % size, (rank - 1 + size) % size},
 		func(i int) []byte { return buf[at[i]:at[i+1]] })
 }
 
-// ring is a rank's index in a ring, and the ranks that it sends to and receives from.
+// ring is a rank's index in a ring, with the ranks that it sends to and receives from.
 type ring struct{ index, right, left int }
 
-// circulate gives each rank the blocks of all others.
+// circulate gives each rank the blocks of all other ranks.
 func circulate(p Port, r ring, block func(index int) []byte) error {
 	size := p.Size()
 	from := func(step int) []byte { return block((r.index - step + size) % size) }

@@ -1,6 +1,6 @@
 package algorithm
 
-// AllReduceFunc combines the bufs of all ranks, in place.
+// AllReduceFunc combines the bufs of all ranks, in place, on every rank.
 type AllReduceFunc func(p Port, buf []byte, r Reduction) error
 
 // AllReduces are the algorithms of the all-reduce.
@@ -19,35 +19,34 @@ func AllReduces() []Entry[AllReduceFunc] {
 	}
 }
 
-// allReduceRing is the ring (Patarasuk and Yuan 2009): p-1 steps in which every rank passes a block of n/p
-// bytes on to its right neighbor and adds what comes from the left to its own, and p-1 in
-// which the sums go round. Each block is summed in another order, none of them canonical.
+// allReduceRing is the ring (Patarasuk and Yuan 2009). In the first p-1 steps, every rank passes a block of n/p bytes on to its right
+// neighbor, and adds the block that comes from the left to its own. In the next p-1 steps, the sums go round. Each block is summed in
+// another order, and none of them is canonical.
 func allReduceRing(p Port, buf []byte, r Reduction) error { return ringOf(p, buf, r, 1) }
 
-// allReduceSegmentedRing is the ring with blocks cut into segments, of which one
-// is reduced while others are on the way.
+// allReduceSegmentedRing is the ring with blocks in segments: one segment is reduced while others are on the way.
 func allReduceSegmentedRing(p Port, buf []byte, r Reduction) error {
 	return ringOf(p, buf, r, ringSegments(len(buf), p.Size(), r))
 }
 
-// ringSegments is how many segments a block has: without a second one, nothing would overlap.
+// ringSegments returns the number of segments of a block. There are at least two, because otherwise nothing overlaps.
 func ringSegments(length, size int, r Reduction) int {
 	return max(2, r.segments(r.widest(length, size)))
 }
 
-// ringOf is the ring with blocks cut in segments.
+// ringOf is the ring with blocks in segments.
 func ringOf(p Port, buf []byte, r Reduction, segments int) error {
 	me, size := p.Rank(), p.Size()
 	if size == 1 {
 		return nil
 	}
 	left, right := (me+size-1)%size, (me+1)%size
-	// A segment that comes in one step is passed on in the next: no more than one block may be under way.
+	// A segment that comes in one step is passed on in the next, so at most one block may be under way.
 	lag := min(window, segments)
 	scratch := newSlots(p, r.widest(r.widest(len(buf), size), segments), lag)
 	var sent, received [window]Handle
 
-	// In step s, block me-s goes out and block me-s-1 comes in; from step p-1 on, it is finished.
+	// In step s, block me-s is sent and block me-s-1 is received. From step p-1 on, the blocks are final.
 	segment := func(k, ahead int) []byte {
 		s := k/segments + ahead
 		return r.part(r.part(buf, (me+2*size-s)%size, size), k%segments, segments)
@@ -80,19 +79,19 @@ func costRing(m Machine, size, n int) float64 {
 	return float64(size-1) * (2*m.Alpha + block*(2*m.both()+m.Gamma))
 }
 
-// costSegmentedRing has the longer of beta and gamma alone for all but one segment of each block.
+// costSegmentedRing counts only the larger of beta and gamma for all but one segment of each block.
 func costSegmentedRing(m Machine, size, n int) float64 {
 	block := float64(n) / float64(size)
 	segment := min(block/2, segmentBytes)
 	return float64(size-1) * (2*m.Alpha + block*m.both() + m.overlapped(m.both(), block, segment))
 }
 
-// allReduceDoubling is recursive doubling, in canonical order for any size (Thakur,
-// Rabenseifner and Gropp 2005, whose treatment of other sizes than powers of two it replaces).
+// allReduceDoubling is recursive doubling, in canonical order for any size. It differs from Thakur, Rabenseifner and Gropp 2005 in sizes
+// that are not powers of two.
 //
-// At level k, blocks of m = 2^k ranks are paired, and every rank knows its block's sum. The right
-// block of a pair may be short, of s < m ranks: then its rank j takes the sum of the left block's rank j, and
-// gives its own to all ranks of the left block that are j modulo s. A last block without a partner moves up.
+// At level k, blocks of m = 2^k ranks are paired, and every rank has its block's sum. The right block of a pair may be short, with s < m
+// ranks. Then its rank j receives the sum of the left block from that block's rank j, and sends its own to all ranks of the left block
+// whose numbers are j modulo s. A last block without a partner moves up.
 func allReduceDoubling(p Port, buf []byte, r Reduction) error {
 	me, size := p.Rank(), p.Size()
 	x := newExchanger(p, buf, r)
@@ -115,7 +114,7 @@ func allReduceDoubling(p Port, buf []byte, r Reduction) error {
 	return nil
 }
 
-// costDoubling is L(alpha + n beta + n gamma) with L = ceil(log2 p), and more where a short block serves a long one.
+// costDoubling is L(alpha + n beta + n gamma) with L = ceil(log2 p), and more if a short block sends to a long one.
 func costDoubling(m Machine, size, n int) float64 {
 	var t float64
 	for half := 1; half < size; half *= 2 {
@@ -129,7 +128,7 @@ func costDoubling(m Machine, size, n int) float64 {
 	return t
 }
 
-// exchanger combines a whole buffer with that of another rank, in place, again and again.
+// exchanger combines a whole buffer with that of another rank, in place, several times.
 type exchanger struct {
 	Port
 	r          Reduction
@@ -139,8 +138,8 @@ type exchanger struct {
 	sent       []Handle // room for one send to each rank, for each step under way
 }
 
-// exchange is one exchange: the buffer is combined with that of rank from, which is
-// that of lower ranks or of higher ones, and goes to ranks to, to+stride and so on below end.
+// exchange is one such exchange. The buffer is combined with that of rank from, which has the value of lower or of higher ranks. It is sent
+// to the ranks to, to+stride and so on below end.
 type exchange struct {
 	from            int
 	lower           bool
@@ -178,7 +177,7 @@ func (x *exchanger) run(e exchange) error {
 		x.r.combine(segment, x.slots.at(k, len(segment)), segment, e.lower)
 		return nil
 	}
-	if x.steps == 1 { // short messages, where every nanosecond counts
+	if x.steps == 1 { // short messages, for which the calls of pipeline would take too long
 		if err := post(0); err != nil {
 			return err
 		}
@@ -187,11 +186,10 @@ func (x *exchanger) run(e exchange) error {
 	return pipeline(x.steps, phase{0, post}, phase{x.lag, finish})
 }
 
-// allReduceHalving is recursive halving and doubling (Rabenseifner 2004), for powers of two: L
-// rounds in which ranks exchange and reduce halves of what they have, and L in which they collect the results.
+// allReduceHalving is recursive halving and doubling (Rabenseifner 2004), for powers of two. In the first L rounds, ranks exchange and
+// reduce halves of what they have. In the next L rounds, they collect the results.
 //
-// Nearest neighbors go first, unlike in the paper: so what is combined in a round are blocks of
-// neighbors, and the order is the canonical one.
+// Unlike in the paper, the nearest neighbors come first. So each round combines blocks of neighbors, and the order is the canonical one.
 func allReduceHalving(p Port, buf []byte, r Reduction) error {
 	var route [maxLevels]halvingRound
 	n := 0
@@ -202,7 +200,7 @@ func allReduceHalving(p Port, buf []byte, r Reduction) error {
 	return halveAlong(p, buf, r, route[:n])
 }
 
-// costHalving is 2L alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, the reduction overlapped.
+// costHalving is 2L alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, with the reduction overlapped.
 func costHalving(m Machine, size, n int) float64 {
 	var t float64
 	for n, size = n/2, size/2; size > 0; n, size = n/2, size/2 {
@@ -215,12 +213,12 @@ func costHalving(m Machine, size, n int) float64 {
 	return t
 }
 
-// allReduceSwing is the bandwidth-optimal variant of Swing (De Sensi et al., NSDI 2024), for powers of two: halving and
-// doubling where the peer of round s is |1-(-2)^(s+1)|/3 ranks away, in turn to one side and to the other.
-// That keeps messages shorter on a torus. Its order is not canonical.
+// allReduceSwing is the bandwidth-optimal variant of Swing (De Sensi et al., NSDI 2024), for powers of two. It is halving and doubling in
+// which the peer of round s is |1-(-2)^(s+1)|/3 ranks away, alternately on the two sides. That keeps the ways of messages shorter on a
+// torus. Its order is not canonical.
 //
-// The paper sends sets of blocks; here every round halves one contiguous range. Ranks which can still reach
-// each other in later rounds keep the same half: the lower one if they include the lowest rank of both sides.
+// The paper sends sets of blocks; here every round halves one contiguous range. Ranks that can still reach each other in later rounds keep
+// the same half. They keep the lower half if they include the lowest rank of both sides.
 func allReduceSwing(p Port, buf []byte, r Reduction) error {
 	var route [maxLevels]halvingRound
 	rounds := levels(p.Size())
@@ -231,7 +229,7 @@ func allReduceSwing(p Port, buf []byte, r Reduction) error {
 	return halveAlong(p, buf, r, route[:rounds])
 }
 
-// swingPeer is the peer of rank in round s.
+// swingPeer returns the peer of rank in round s.
 func swingPeer(rank, s, size int) int {
 	distance, power := 0, 1
 	for range s + 1 { // 1 - 2 + 4 - ..., which is (1-(-2)^(s+1))/3
@@ -244,8 +242,9 @@ func swingPeer(rank, s, size int) int {
 	return (rank + distance) & (size - 1)
 }
 
-// swingLowest is the lowest rank that has to do with rank in the rounds from s on: the ranks that are a multiple of 2^(s+1) away
-// from it, as distances of two later rounds differ by such multiples, and those that are so far away from its peer of round s.
+// swingLowest returns the lowest rank that exchanges data with rank, directly or through others, in the rounds from s on. These are the
+// ranks at multiples of 2^(s+1) from it, because distances of later rounds differ by such multiples, and those at multiples from its peer
+// of round s.
 func swingLowest(rank, s, size int) int {
 	if s >= levels(size) {
 		return rank
@@ -254,16 +253,16 @@ func swingLowest(rank, s, size int) int {
 	return min(rank%span, swingPeer(rank, s, size)%span)
 }
 
-// allReduceGather is an all-gather of all ranks' buffers (Bruck et al. 1997), which each rank then
-// combines itself, in canonical order. For tiny buffers: it needs p n bytes of memory.
+// allReduceGather is an all-gather of all ranks' buffers (Bruck et al. 1997). Each rank then combines them itself, in canonical order. It
+// is for tiny buffers, as it needs p n bytes of memory.
 //
-// After round k a rank has the buffers of the 2^k ranks from itself on; in the last round, of all.
+// After round k, a rank has the buffers of the 2^k ranks beginning with itself. After the last round it has all.
 func allReduceGather(p Port, buf []byte, r Reduction) error {
 	me, size, n := p.Rank(), p.Size(), len(buf)
 	if size == 1 {
 		return nil
 	}
-	all := p.Scratch(size * n) // rank me+i's at i
+	all := p.Scratch(size * n) // the buffer of rank me+i is at index i
 	copy(all, buf)
 	for have := 1; have < size; have *= 2 {
 		more := min(have, size-have)
@@ -286,29 +285,28 @@ func allReduceGather(p Port, buf []byte, r Reduction) error {
 	return nil
 }
 
-// costGather is L alpha + (p-1) n (beta + gamma), and gamma for the own bytes, which are copied.
+// costGather is L alpha + (p-1) n (beta + gamma), and gamma for the rank's own bytes, which are copied.
 func costGather(m Machine, size, n int) float64 {
 	return float64(levels(size))*m.Alpha + float64((size-1)*n)*(m.both()+m.Gamma) + m.copied(float64(n))
 }
 
-// allReduceStar is the parameter server: rank 0 gets every rank's buffer, combines them in canonical order, and sends
-// the result back. All the traffic goes through one rank: it is here to be compared with.
+// allReduceStar is the parameter server: rank 0 receives every rank's buffer, combines them in canonical order, and sends the result back.
+// All traffic goes through one rank. It is here for comparison.
 func allReduceStar(p Port, buf []byte, r Reduction) error { return runStar(p, buf, r, 0, true) }
 
-// costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, reduction and both ways overlap.
+// costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, the reduction and both directions overlap.
 func costStar(m Machine, size, n int) float64 {
 	return 2*m.posted(size-1) + float64(size-1)*m.thereAndBack(n)
 }
 
-// allReduceDirect is a direct reduce-scatter and all-gather: every rank owns a part of the buffer, and all messages
-// go straight to the owners and back. It is as good as the ring in bandwidth, for any size, and its
-// order is the canonical one.
+// allReduceDirect is a direct reduce-scatter and all-gather: every rank owns a part of the buffer, and all messages go directly to the
+// owners and back. Its bandwidth is that of the ring, for any size, and its order is the canonical one.
 func allReduceDirect(p Port, buf []byte, r Reduction) error {
 	return reduceScattered(p, buf, everyone, r)
 }
 
-// costDirect is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, most of the latencies hidden behind
-// each other and the reduction behind the transfer.
+// costDirect is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma. Most of the latencies overlap with each other, and the reduction
+// overlaps with the transfer.
 func costDirect(m Machine, size, n int) float64 {
 	return m.returned(size-1, n/size)
 }
@@ -323,15 +321,14 @@ func allReduceBinomial(p Port, buf []byte, r Reduction) error {
 	return runTrees(&t)
 }
 
-// costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments both ways overlap, and rank
-// 0's L children are what limits them.
+// costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments, both directions overlap, and rank 0's L children limit them.
 func costBinomial(m Machine, size, n int) float64 {
 	return float64(levels(size)) * (2*m.Alpha + m.thereAndBack(n))
 }
 
-// allReduceDoubleTree moves half of the buffer along one binary tree and half along another, up to their
-// roots and down again. The trees are those of the double tree broadcast from rank 0 (Sanders, Speck and
-// Traff 2009), where a rank with children in one is a leaf in the other. The order is not canonical.
+// allReduceDoubleTree sends half of the buffer along one binary tree and half along another, up to their roots and down again. The trees
+// are those of the double tree broadcast from rank 0 (Sanders, Speck and Traff 2009), in which a rank with children in one is a leaf in the
+// other. The order is not canonical.
 func allReduceDoubleTree(p Port, buf []byte, r Reduction) error {
 	me, size := p.Rank(), p.Size()
 	if size == 1 {
@@ -356,8 +353,8 @@ func allReduceDoubleTree(p Port, buf []byte, r Reduction) error {
 	return runTrees(&a, &b)
 }
 
-// costDoubleTree is 2L alpha + 2 n beta for many segments: a rank gets both children's halves, and those of the
-// results, and as much for the ways out. With few, each level waits for its segments.
+// costDoubleTree is 2L alpha + 2 n beta for many segments: a rank receives the halves of both children and those of the results, and sends
+// as much. With few segments, each level waits for its segments.
 func costDoubleTree(m Machine, size, n int) float64 {
 	first := float64(min(n/2, segmentBytes))
 	rest := float64(n/2) - first

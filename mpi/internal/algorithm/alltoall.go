@@ -1,7 +1,6 @@
 package algorithm
 
-// AllToAllFunc sends block i of in to rank i, where it becomes the block of this
-// rank in out. in and out do not overlap.
+// AllToAllFunc sends block i of in to rank i, which receives it as the block of this rank in its out. in and out do not overlap.
 type AllToAllFunc func(p Port, out []byte, outAt []int, in []byte, inAt []int) error
 
 // AllToAlls are the algorithms of an all-to-all of blocks of one length.
@@ -13,12 +12,11 @@ func AllToAlls() []Entry[AllToAllFunc] {
 	}
 }
 
-// AllToAllsV are those of them that take blocks of different lengths, each of which only its sender and its
-// receiver know.
+// AllToAllsV are the ones of AllToAlls that take blocks of different lengths, each known only to its sender and its receiver.
 func AllToAllsV() []Entry[AllToAllFunc] { return AllToAlls()[:2:2] }
 
-// allToAllDirect posts all messages at once. Each rank begins with the one after it, so that not
-// all turn to rank 0 first.
+// allToAllDirect posts all messages at the same time. Each rank begins with the rank after it, so that not all of them send to rank 0
+// first.
 func allToAllDirect(p Port, out []byte, outAt []int, in []byte, inAt []int) error {
 	rank, size := p.Rank(), p.Size()
 	posted := p.Handles(2 * size)[:0]
@@ -34,8 +32,8 @@ func allToAllDirect(p Port, out []byte, outAt []int, in []byte, inAt []int) erro
 	return WaitAll(p, posted...)
 }
 
-// allToAllPairwise sends to one rank at a time, and hears from one: in round i to the i'th after, and from the
-// i'th before. No rank gets more than one long message at a time (Thakur, Rabenseifner and Gropp 2005, section 4.3).
+// allToAllPairwise sends to one rank and receives from one at a time. In round i it sends to the i'th rank after it, and receives from the
+// i'th before it. So a rank gets only one long message at a time (Thakur, Rabenseifner and Gropp 2005, section 4.3).
 func allToAllPairwise(p Port, out []byte, outAt []int, in []byte, inAt []int) error {
 	rank, size := p.Rank(), p.Size()
 	copy(out[outAt[rank]:outAt[rank+1]], in[inAt[rank]:inAt[rank+1]])
@@ -49,12 +47,12 @@ func allToAllPairwise(p Port, out []byte, outAt []int, in []byte, inAt []int) er
 	return nil
 }
 
-// allToAllBruck takes L = ceil(log2 p) rounds, and sends each block on up to L times: a block for the i'th rank after
-// goes 2^k ranks on in round k where i has bit k (Bruck et al. 1997). All blocks have the same length.
+// allToAllBruck takes L = ceil(log2 p) rounds, and sends each block up to L times. A block for the i'th rank after this one moves 2^k ranks
+// on in round k if i has bit k (Bruck et al. 1997). All blocks have the same length.
 func allToAllBruck(p Port, out []byte, _ []int, in []byte, _ []int) error {
 	rank, size := p.Rank(), p.Size()
 	n := len(in) / size
-	// Block i of turned is for the i'th rank after whoever holds it; a round packs up to half of them.
+	// Block i of turned is for the i'th rank after the one that holds it. A round packs up to half of the blocks.
 	most := size / 2 * n
 	scratch := p.Scratch(size*n + 2*most)
 	turned, going, coming := scratch[:size*n], scratch[size*n:size*n+most], scratch[size*n+most:]
@@ -81,10 +79,10 @@ func allToAllBruck(p Port, out []byte, _ []int, in []byte, _ []int) error {
 	return nil
 }
 
-// next is the next number after i that has the bit.
+// next returns the next number after i that has the bit.
 func next(i, bit int) int { return (i + 1) | bit }
 
-// costAllToAllBruck is L alpha + n/2 L beta with L = ceil(log2 p), and gamma for the bytes that are turned about and packed.
+// costAllToAllBruck is L alpha + n/2 L beta with L = ceil(log2 p), and gamma for the bytes that are reordered and packed.
 func costAllToAllBruck(m Machine, size, n int) float64 {
 	rounds := float64(levels(size))
 	return rounds*(m.Alpha+float64(n)/2*m.both()) + m.copied((2+rounds)*float64(n))

@@ -12,8 +12,8 @@ func Barriers() []Entry[BarrierFunc] {
 	}
 }
 
-// barrierDissemination tells the rank 2^k after, in round k, that this one and all that it has
-// heard of are there (Hensgen, Finkel and Manber 1988).
+// barrierDissemination sends a message to the rank 2^k after this one in round k. It says that this rank and all that it has heard of have
+// made the call (Hensgen, Finkel and Manber 1988).
 func barrierDissemination(p Port) error {
 	rank, size := p.Rank(), p.Size()
 	for distance := 1; distance < size; distance *= 2 {
@@ -28,8 +28,8 @@ func barrierDissemination(p Port) error {
 // costBarrierDissemination is L alpha with L = ceil(log2 p).
 func costBarrierDissemination(m Machine, size, _ int) float64 { return float64(levels(size)) * m.Alpha }
 
-// barrierBinomial gathers the news that all are there up the binomial tree of rank 0, and hands it down again. It
-// takes twice as long as dissemination, with fewer messages in large groups: 3 (p-1) of them.
+// barrierBinomial collects messages up the binomial tree of rank 0 until all ranks have made the call, and sends messages down again. It
+// takes twice as long as dissemination, but with fewer messages in large groups: 3 (p-1) of them.
 func barrierBinomial(p Port) error {
 	b := binomialOf(p, 0)
 	return upAndDown(p, b.parent(), b.children(), b.child)
@@ -38,7 +38,7 @@ func barrierBinomial(p Port) error {
 // costBarrierBinomial is 2 L alpha with L = ceil(log2 p).
 func costBarrierBinomial(m Machine, size, _ int) float64 { return 2 * float64(levels(size)) * m.Alpha }
 
-// barrierStar is the same with a tree of height 1: rank 0 hears from all, and tells all.
+// barrierStar is the same with a tree of height 1: rank 0 receives a message from all, and then sends one to all.
 func barrierStar(p Port) error {
 	if p.Rank() > 0 {
 		return upAndDown(p, 0, 0, nil)
@@ -46,13 +46,13 @@ func barrierStar(p Port) error {
 	return upAndDown(p, none, p.Size()-1, func(i int) int { return i + 1 })
 }
 
-// costBarrierStar is that of p-1 messages posted at once, twice.
+// costBarrierStar is twice the cost of p-1 messages posted at the same time.
 func costBarrierStar(m Machine, size, _ int) float64 {
 	return 2 * m.posted(size-1)
 }
 
-// upAndDown returns when all ranks of a tree have called it. At once, each rank tells its children that it is there (see the
-// package's rule); then it hears from them, and tells its parent, and then all go the other way.
+// upAndDown returns when all ranks of a tree have called it. First, each rank sends its children a message (see the package's rule). Then
+// it receives one from each of them, and sends one to its parent. After that, messages go the other way.
 func upAndDown(p Port, parent, children int, child func(i int) int) error {
 	posted := p.Handles(3*children + 3)[:0]
 	for i := range children {

@@ -1,6 +1,6 @@
 package algorithm
 
-// BroadcastFunc copies root's buf to the others.
+// BroadcastFunc copies root's buf to the buf of the other ranks.
 type BroadcastFunc func(p Port, buf []byte, root int) error
 
 // Broadcasts are the algorithms of a broadcast.
@@ -14,8 +14,8 @@ func Broadcasts() []Entry[BroadcastFunc] {
 	}
 }
 
-// broadcastBinomial is the binomial tree: in each round every rank that has the buffer sends it
-// to one that has not (Thakur, Rabenseifner and Gropp 2005, section 4.2).
+// broadcastBinomial is the binomial tree: in each round, every rank that has the buffer sends it to one that does not have it (Thakur,
+// Rabenseifner and Gropp 2005, section 4.2).
 func broadcastBinomial(p Port, buf []byte, root int) error {
 	b := binomialOf(p, root)
 	return relay(p, buf, segmentBytes, branch{b.parent(), b.children(), b.child})
@@ -26,8 +26,8 @@ func costBroadcastBinomial(m Machine, size, n int) float64 {
 	return float64(levels(size)) * (m.Alpha + float64(n)*m.Beta)
 }
 
-// broadcastStar sends from root to each other rank: the pattern of a parameter server. Its time grows with
-// the number of ranks; it is here to be measured against.
+// broadcastStar sends from root to each other rank, which is the pattern of a parameter server. Its time grows with the number of ranks. It
+// is here for comparison.
 func broadcastStar(p Port, buf []byte, root int) error {
 	size := p.Size()
 	if p.Rank() != root {
@@ -36,13 +36,13 @@ func broadcastStar(p Port, buf []byte, root int) error {
 	return relay(p, buf, segmentBytes, branch{none, size - 1, func(i int) int { return (root + 1 + i) % size }})
 }
 
-// costBroadcastStar is (p-1) n beta, and alpha for p-1 messages posted at once.
+// costBroadcastStar is (p-1) n beta, and alpha for p-1 messages posted at the same time.
 func costBroadcastStar(m Machine, size, n int) float64 {
 	return m.posted(size-1) + float64(size-1)*float64(n)*m.Beta
 }
 
-// broadcastChain passes segments along a chain of all ranks, which begins at root. Each link carries every byte
-// once, and all links at once (Open MPI's pipeline; the chain of Pjesivac-Grbovic et al. 2007).
+// broadcastChain passes segments along a chain of all ranks, which begins at root. Each link carries every byte once, and all links work at
+// the same time (Open MPI's pipeline; the chain of Pjesivac-Grbovic et al. 2007).
 func broadcastChain(p Port, buf []byte, root int) error {
 	size, rank := p.Size(), p.Rank()
 	b := branch{parent: (rank - 1 + size) % size, children: 1, child: func(int) int { return (rank + 1) % size }}
@@ -55,8 +55,8 @@ func broadcastChain(p Port, buf []byte, root int) error {
 	return relay(p, buf, pipelineSegment(len(buf), size-2), b)
 }
 
-// costBroadcastChain is (p-1) alpha + (p-2+m) s beta for m segments of s bytes, whose latencies hide behind each other. Ranks between the
-// ends send and receive at once.
+// costBroadcastChain is (p-1) alpha + (p-2+m) s beta for m segments of s bytes, whose latencies overlap. Ranks between the ends send and
+// receive at the same time.
 func costBroadcastChain(m Machine, size, n int) float64 {
 	s, beta := pipelineSegment(n, size-2), m.Beta
 	if size > 2 {
@@ -65,9 +65,8 @@ func costBroadcastChain(m Machine, size, n int) float64 {
 	return m.pipelined(size-1, cuts(n, s), min(n, s), beta)
 }
 
-// broadcastDoubleTree sends each half of the buffer down a binary tree of its own, in segments. No rank but root has
-// children in both: so all links are in use in both directions, and the height is that of a
-// binary tree (Sanders, Speck and Traeff 2009).
+// broadcastDoubleTree sends each half of the buffer down its own binary tree, in segments. Only root has children in both trees. So all
+// links are in use in both directions, and the height is that of a binary tree (Sanders, Speck and Traeff 2009).
 func broadcastDoubleTree(p Port, buf []byte, root int) error {
 	size := p.Size()
 	number := (p.Rank() - root + size) % size
@@ -86,7 +85,7 @@ func broadcastDoubleTree(p Port, buf []byte, root int) error {
 }
 
 // costBroadcastDoubleTree is (2L-1) alpha + 2(L-1+m) s beta, with L = ceil(log2 p) and m segments of s bytes of each half, whose latencies
-// hide behind each other. Ranks between the root and the leaves send and receive at once.
+// overlap. Ranks between the root and the leaves send and receive at the same time.
 func costBroadcastDoubleTree(m Machine, size, n int) float64 {
 	half, s, beta := n-n/2, doubleTreeSegment(n, size), m.Beta
 	if size > 2 {
@@ -98,8 +97,8 @@ func costBroadcastDoubleTree(m Machine, size, n int) float64 {
 
 func doubleTreeSegment(n, size int) int { return pipelineSegment(n/2, levels(size)-1) }
 
-// broadcastScatter scatters the buffer down the binomial tree, then gathers the parts on all ranks
-// along a ring, in the order of the numbers from root (Barnett, van de Geijn et al. 1994).
+// broadcastScatter scatters the buffer down the binomial tree, and then gathers the parts on all ranks along a ring, in the order of the
+// numbers from root (Barnett, van de Geijn et al. 1994).
 func broadcastScatter(p Port, buf []byte, root int) error {
 	b := binomialOf(p, root)
 	start := func(i int) int { return i*(len(buf)/b.size) + min(i, len(buf)%b.size) }
@@ -117,7 +116,7 @@ func broadcastScatter(p Port, buf []byte, root int) error {
 		posted = append(posted, p.Send(b.child(i), buf[start(from):start(to)]))
 		p.Expect(b.child(i))
 	}
-	if err := WaitAll(p, posted...); err != nil { // what is sent is received again
+	if err := WaitAll(p, posted...); err != nil { // circulate writes to the memory that is being sent
 		return err
 	}
 	return circulate(p, ring{b.number, b.rank(b.number + 1), b.rank(b.number + b.size - 1)},
@@ -129,18 +128,18 @@ func costBroadcastScatter(m Machine, size, n int) float64 {
 	return float64(levels(size)+size-1)*m.Alpha + others(size, n)*(m.Beta+m.both())
 }
 
-// branch is a rank's position in a tree that a buffer goes down.
+// branch is a rank's place in a tree along which a buffer travels down.
 type branch struct {
 	parent   int // or none
 	children int
 	child    func(i int) int
 }
 
-// relay takes buf from its parent and passes it on to its children, in segments: one is sent on while the next ones come. Given
-// several branches, each carries an equal share of buf. Only the root may have children in more than one: who waits
-// for the one in order to go on with the other would break the flow of both.
+// relay receives buf from its parent and passes it on to its children, in segments: it passes one on while the next ones come. With several
+// branches, each carries an equal share of buf. Only the root may have children in more than one: otherwise a rank that waits for one
+// branch would delay the other.
 //
-// At once, each rank tells its parents that it is there; it need not hear that of its children before it returns (see the package's rule).
+// First, each rank sends its parents a message. It returns without waiting for those of its children (see the package's rule).
 func relay(p Port, buf []byte, segment int, branches ...branch) error {
 	share := func(i int) []byte { return buf[len(buf)*i/len(branches) : len(buf)*(i+1)/len(branches)] }
 	room, steps := 0, 0

@@ -1,8 +1,9 @@
 package algorithm
 
-// reduceScattered has every rank reduce a part of the buffer, in canonical order, and send it to root (Rabenseifner
-// 2004, with direct messages), or to everyone. It goes segment by segment; ranks that get no result find their buffer unchanged.
-// For large buffers: no rank moves more than the root's 2n bytes. Its cost is that of the all-reduce, too: root gets as much as there.
+// reduceScattered makes every rank reduce a part of the buffer, in canonical order, and send it to root (Rabenseifner 2004, with direct
+// messages) or to everyone. It works segment by segment. The buffers of ranks that get no result do not change. It is for large buffers: no
+// rank transfers more than root, which transfers 2n bytes. The cost is that of the all-reduce, in which every rank transfers as much as
+// root here.
 func reduceScattered(p Port, buf []byte, root int, r Reduction) error {
 	size := p.Size()
 	if size == 1 {
@@ -18,11 +19,11 @@ func reduceScattered(p Port, buf []byte, root int, r Reduction) error {
 	return pipeline(steps, phase{0, d.scatter}, phase{lag, d.reduce}, phase{2 * lag, d.finish})
 }
 
-// everyone in place of a root: the result is for all ranks.
+// everyone stands for a root if the result is for all ranks.
 const everyone = -1
 
-// directReduction is a reduction in which rank i reduces part i of the buffer. All ranks send it their
-// part i, it combines them in rank order, and sends the result to root, or to everyone.
+// directReduction is a reduction in which rank i reduces part i of the buffer. It receives part i from all other ranks, combines the parts
+// in the order of ranks, and sends the result to root or to everyone.
 type directReduction struct {
 	Port
 	r          Reduction
@@ -34,8 +35,8 @@ type directReduction struct {
 	fold       fold
 }
 
-// The handles of a step: for each rank, that of the part sent to it and received from it, and that of
-// the result sent to it and received from it.
+// The kinds of handles of a step. Each rank has one of each: for the part that is sent to it, for the part that is received from it, for
+// the result that is sent to it and for the result that is received from it.
 const (
 	partSent = iota
 	partReceived
@@ -48,21 +49,20 @@ func (d *directReduction) handle(kind, k, rank int) *Handle {
 	return &d.handles[(kind*d.lag+k%d.lag)*d.Size()+rank]
 }
 
-// segment is segment k of the part of rank.
+// segment returns segment k of the part of rank.
 func (d *directReduction) segment(rank, k int) []byte {
 	return d.r.part(d.r.part(d.buf, rank, d.Size()), k, d.steps)
 }
 
-// slot is where the segment k that rank sends is received. That of this rank itself is where the
-// result is made that may not be made in buf.
+// slot returns the memory for the segment k that rank sends. This rank's own slot is for a result that must not be in buf.
 func (d *directReduction) slot(rank, k int) []byte {
 	return d.slots.at(k%d.lag*d.Size()+rank, len(d.segment(d.Rank(), k)))
 }
 
-// keeps tells whether the result is for rank.
+// keeps reports whether the result is for rank.
 func (d *directReduction) keeps(rank int) bool { return d.root == everyone || d.root == rank }
 
-// peer is the i'th of the other ranks, starting with the next one, so that not all ranks begin with the same.
+// peer returns the i'th of the other ranks. It begins with the next rank, so that not all ranks begin with the same one.
 func (d *directReduction) peer(i int) int { return (d.Rank() + 1 + i) % d.Size() }
 
 func (d *directReduction) scatter(k int) error {

@@ -1,7 +1,7 @@
 package algorithm
 
-// GatherFunc collects each rank's in as its block of root's out. out and at are nil on
-// other ranks. root's in may be its own block of out, but overlaps nothing else of it.
+// GatherFunc collects each rank's in as its block of root's out. out and at are nil on other ranks. root's in may be its own block of out,
+// but does not overlap the rest of out.
 type GatherFunc func(p Port, out []byte, at []int, in []byte, root int) error
 
 // Gathers are the algorithms of a gather of blocks of one length.
@@ -12,10 +12,10 @@ func Gathers() []Entry[GatherFunc] {
 	}
 }
 
-// GathersV are those of them that take blocks of different lengths, which only root knows.
+// GathersV are the ones of Gathers that take blocks of different lengths, which only root knows.
 func GathersV() []Entry[GatherFunc] { return Gathers()[:1:1] }
 
-// gatherLinear sends every block straight to root, which tells each rank that it is there.
+// gatherLinear sends every block directly to root. Root sends each rank a message that it has made the call.
 func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 	rank, size := p.Rank(), p.Size()
 	if rank != root {
@@ -32,8 +32,8 @@ func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 	return WaitAll(p, posted...)
 }
 
-// gatherBinomial collects the blocks up the binomial tree. All have the length of in.
-// Each parent tells its children at once that it is there.
+// gatherBinomial collects the blocks up the binomial tree. All have the length of in. Each parent sends its children at once a message that
+// it has made the call.
 func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	b := binomialOf(p, root)
 	g := newGatherBuffer(p, b, len(in), out, in)
@@ -62,17 +62,17 @@ func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	return WaitAll(p, posted...)
 }
 
-// gatherBuffer is where a rank has the blocks of its subtree of a binomial tree, by number, while they go up to
-// the root or down from it. All blocks have n bytes.
+// gatherBuffer holds the blocks of a rank's subtree in a binomial tree, by number, while they go up to the root or down from it. All blocks
+// have n bytes.
 type gatherBuffer struct {
 	binomial
 	n     int
-	whole []byte // root: all blocks, by rank; others: those of the subtree, by number
-	spare []byte // root: those of the one subtree, if there is one, that has both the last rank and rank 0
+	whole []byte // root: all blocks, by rank; other ranks: the blocks of the subtree, by number
+	spare []byte // root: the blocks of the subtree that has both the last rank and rank 0, if there is one
 }
 
-// newGatherBuffer lays the blocks in all on the root and in own on a leaf, so that they need not be copied; elsewhere in
-// scratch memory.
+// newGatherBuffer keeps the blocks in all on the root and in own on a leaf, so that they need not be copied. On other ranks it uses scratch
+// memory.
 func newGatherBuffer(p Port, b binomial, n int, all, own []byte) gatherBuffer {
 	g := gatherBuffer{binomial: b, n: n}
 	switch {
@@ -87,7 +87,7 @@ func newGatherBuffer(p Port, b binomial, n int, all, own []byte) gatherBuffer {
 	return g
 }
 
-// blocks is those of a subtree, from number start to before end.
+// blocks returns the blocks of a subtree, from number start to before end.
 func (g gatherBuffer) blocks(start, end int) []byte {
 	first := start - g.number
 	if g.number == 0 {
@@ -98,13 +98,13 @@ func (g gatherBuffer) blocks(start, end int) []byte {
 	return g.whole[first*g.n : (first+end-start)*g.n]
 }
 
-// own is the rank's own block.
+// own returns the rank's own block.
 func (g gatherBuffer) own() []byte { return g.blocks(g.number, g.number+1) }
 
-// mine is what the parent has of this rank's: all of its subtree.
+// mine returns all blocks of this rank's subtree, which it exchanges with its parent.
 func (g gatherBuffer) mine() []byte { return g.blocks(g.number, g.number+g.below()) }
 
-// wrapped is the numbers of the root's subtree that has both the last rank and rank 0.
+// wrapped returns the numbers of the root's subtree that has both the last rank and rank 0, or 0, 0.
 func (g gatherBuffer) wrapped() (start, end int) {
 	for i := range g.children() {
 		if start, end := g.subtree(i); g.rank(start) > g.rank(end-1) {
@@ -114,14 +114,14 @@ func (g gatherBuffer) wrapped() (start, end int) {
 	return 0, 0
 }
 
-// ends is where the two parts of spare belong in the root's blocks.
+// ends returns the two parts of the root's blocks to which spare belongs.
 func (g gatherBuffer) ends() (last, first []byte) {
 	start, _ := g.wrapped()
 	last = g.whole[len(g.whole)-(g.size-g.root-start)*g.n:]
 	return last, g.whole[:len(g.spare)-len(last)]
 }
 
-// unwrap moves what has come in spare to where it belongs.
+// unwrap copies spare to the root's blocks.
 func (g gatherBuffer) unwrap() {
 	if len(g.spare) > 0 {
 		last, first := g.ends()
@@ -129,7 +129,7 @@ func (g gatherBuffer) unwrap() {
 	}
 }
 
-// wrap is the reverse.
+// wrap is the inverse of unwrap.
 func (g gatherBuffer) wrap() {
 	if len(g.spare) > 0 {
 		last, first := g.ends()

@@ -1,12 +1,12 @@
 package algorithm
 
-// halvingRound is a round of halving: whom with, and which half this rank keeps.
+// halvingRound is a round of halving: with which rank, and which half this rank keeps.
 type halvingRound struct {
 	peer  int
 	upper bool
 }
 
-// halveAlong halves along the route and doubles on the way back.
+// halveAlong halves the buffer along the route, and doubles it on the way back.
 func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
 	if len(route) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
 		}
 	}
 	for i := len(route) - 2; i >= 0; i-- {
-		// What was kept in round i+1 and what was given away are the two halves of what was kept in round i.
+		// What was kept and what was given away in round i+1 are the two halves of what was kept in round i.
 		keep = r.whole(buf, route[:i+1])
 		out := p.Send(route[i].peer, keep)
 		in := p.Recv(route[i].peer, given[i])
@@ -37,7 +37,7 @@ func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
 	return nil
 }
 
-// whole is what is kept of buf after the rounds of route.
+// whole returns what is kept of buf after the rounds of route.
 func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 	for _, t := range route {
 		half := 0
@@ -49,9 +49,9 @@ func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 	return buf
 }
 
-// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. With returnHalves, the
-// finished halves are exchanged, too: an all-reduce of two ranks, or the two middle rounds of one of more. Each segment is returned while
-// others are still coming.
+// halve exchanges halves of a buffer with peer. It sends theirs, and combines what it receives with keep, in place. With returnHalves, it
+// also exchanges the finished halves. That is an all-reduce of two ranks, or the two middle rounds of one of more ranks. Each segment is
+// returned while others are still coming.
 func halve(p Port, theirs, keep []byte, peer int, returnHalves bool, r Reduction, scratch slots) error {
 	steps := r.segments(max(len(theirs), len(keep)))
 	lag := min(window, steps)
@@ -85,7 +85,7 @@ func halve(p Port, theirs, keep []byte, peer int, returnHalves bool, r Reduction
 	return pipeline(steps, phase{0, post}, phase{lag, reduce}, phase{2 * lag, collect})
 }
 
-// halvingSlots is the scratch memory that halving a buffer of length bytes needs.
+// halvingSlots returns the scratch memory for halving a buffer of length bytes.
 func halvingSlots(p Port, length int, r Reduction) slots {
 	half := r.widest(length, 2)
 	steps := r.segments(half)

@@ -1,39 +1,34 @@
 package algorithm
 
-// Port is how one rank's part in one collective call talks to the other ranks
-// of its group. A port is for one goroutine.
+// Port lets one rank's part of a collective call communicate with the other ranks of the group. A port is for one goroutine.
 //
-// Sends and receives are posted, and done when Wait says so; every one must be
-// waited for before the algorithm returns without an error. After an error, which
-// every later Wait returns too, the algorithm returns it at once: whoever made the port
+// Sends and receives are posted, and are done when Wait returns. The algorithm must wait for each of them before it returns without an
+// error. When a Wait returns an error, all later ones do, too, and the algorithm returns the error at once. The maker of the port then
 // takes the caller's buffers back.
 //
-// Messages from one rank to another arrive in the order in which they were posted, and a
-// receive gets the next one of that rank, in the order in which receives from it were posted; its
-// buffer must have the message's length. Posting a send never waits for the
-// receiver, whatever the length. Messages to oneself are not allowed. Empty ones are.
+// Messages from one rank to another arrive in the order in which they were posted. A receive gets the next message of its rank, in the
+// order in which receives from that rank were posted; its buffer must have the message's length. Posting a send never waits for the
+// receiver, whatever the length. A rank may not send messages to itself. Empty messages are allowed.
 type Port interface {
 	Rank() int // this rank's number in the group, from 0
 	Size() int
 
-	// Send posts a message. buf may not be changed until Wait has returned for
-	// its handle.
+	// Send posts a message. buf must not change until Wait has returned for its handle.
 	Send(to int, buf []byte) Handle
 
-	// Recv posts a receive into buf, whose content is not defined until Wait has
-	// returned for its handle.
+	// Recv posts a receive into buf. The content of buf is undefined until Wait has returned for its handle.
 	Recv(from int, buf []byte) Handle
 
-	// Wait returns when what the handle stands for is done. It may be called more than once.
+	// Wait returns when the operation of the handle is done. It may be called more than once for a handle.
 	Wait(h Handle) error
 
-	// Notify sends an empty message, and Expect receives one: that a rank has come. The algorithm does not wait for it; whoever made the
-	// port does, before the next call of the group returns.
+	// Notify sends an empty message, and Expect receives one. The message says that the rank has made the call. The algorithm does not wait
+	// for it; the maker of the port does, before the next call of the group returns.
 	Notify(to int)
 	Expect(from int)
 
-	// Scratch returns n bytes, aligned for every element type, that are the call's until it
-	// ends. Their content is undefined. It allocates only where earlier calls have not needed as much.
+	// Scratch returns n bytes, aligned for every element type, which the call may use until it ends. Their content is undefined. Scratch
+	// allocates only if earlier calls have needed less.
 	Scratch(n int) []byte
 
 	// Handles returns room for n handles, on the same terms.

@@ -1,6 +1,6 @@
 package algorithm
 
-// ReduceFunc leaves the result in root's buf. The others' bufs are not changed.
+// ReduceFunc leaves the result in root's buf. The bufs of other ranks do not change.
 type ReduceFunc func(p Port, buf []byte, root int, r Reduction) error
 
 // Reduces are the algorithms of the reduction to one rank.
@@ -21,7 +21,7 @@ func reduceBinomial(p Port, buf []byte, root int, r Reduction) error {
 	at := canonicalNode(p.Rank(), root, p.Size(), room[:])
 	t := newTreeReduction(p, buf, r, at, r.segments(len(buf)), false)
 
-	// Empty messages down the tree tell that the parents have come.
+	// Empty messages down the tree say that the parents have made the call.
 	for _, child := range at.children {
 		p.Notify(child.rank)
 	}
@@ -31,15 +31,15 @@ func reduceBinomial(p Port, buf []byte, root int, r Reduction) error {
 	return runTrees(&t)
 }
 
-// costReduceBinomial is L(alpha + n beta + n gamma), the reduction overlapped.
+// costReduceBinomial is L(alpha + n beta + n gamma), with the reduction overlapped.
 func costReduceBinomial(m Machine, size, n int) float64 {
 	return float64(levels(size)) * (m.Alpha + m.reduced(m.Beta, n))
 }
 
-// reduceDirect sends everything to root, which combines it in canonical order.
+// reduceDirect sends all buffers to root, which combines them in canonical order.
 func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
 	for rank := range p.Size() {
-		switch { // the others hear that root has come
+		switch { // messages to the other ranks say that root has made the call
 		case rank == root:
 		case p.Rank() == root:
 			p.Notify(rank)
@@ -53,7 +53,7 @@ func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
 // costReduceDirect is alpha + (p-1) n (beta + gamma), overlapped.
 func costReduceDirect(m Machine, size, n int) float64 { return m.ofAll(m.Beta, size, n) }
 
-// ofAll is the time to get n bytes, which take beta each, from each other rank, and reduce them.
+// ofAll returns the time to receive n bytes, which take beta each, from each other rank, and to reduce them.
 func (m Machine) ofAll(beta float64, size, n int) float64 {
 	peers := size - 1
 	return m.posted(peers) + m.overlapped(beta, float64(n*peers), float64(min(n, segmentBytes)*peers))

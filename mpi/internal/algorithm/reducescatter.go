@@ -2,8 +2,7 @@ package algorithm
 
 import "math/bits"
 
-// ReduceScatterFunc leaves block i of the result with rank i, in out. in is
-// not changed; out does not overlap it.
+// ReduceScatterFunc leaves block i of the result in the out of rank i. in does not change. out does not overlap it.
 type ReduceScatterFunc func(p Port, out, in []byte, at []int, r Reduction) error
 
 // ReduceScatters are the algorithms of the reduce-scatter. All take blocks of different lengths.
@@ -15,7 +14,7 @@ func ReduceScatters() []Entry[ReduceScatterFunc] {
 	}
 }
 
-// reduceScatterDirect sends each block straight to its owner, which combines them in canonical order, segment by segment.
+// reduceScatterDirect sends each block directly to its owner, which combines the blocks in canonical order, segment by segment.
 func reduceScatterDirect(p Port, out, in []byte, at []int, r Reduction) error {
 	me, size := p.Rank(), p.Size()
 	if size == 1 {
@@ -87,8 +86,8 @@ func costReduceScatterDirect(m Machine, size, n int) float64 {
 	return m.ofAll(m.both(), size, n/size)
 }
 
-// reduceScatterRing passes sums round the ring: in step s, rank i sends what it has of block i-1-s
-// and gets block i-2-s, to which it adds its own. The order is not canonical.
+// reduceScatterRing passes sums around the ring. In step s, rank i sends its sum of block i-1-s and receives that of block i-2-s, to which
+// it adds its own block. The order is not canonical.
 func reduceScatterRing(p Port, out, in []byte, at []int, r Reduction) error {
 	me, size := p.Rank(), p.Size()
 	if size == 1 {
@@ -127,9 +126,9 @@ func costReduceScatterRing(m Machine, size, n int) float64 {
 	return float64(size-1) * (m.Alpha + float64(n)/float64(size)*(m.both()+m.Gamma))
 }
 
-// reduceScatterHalving is recursive halving for powers of two, nearest neighbors first for the
-// canonical order: after round k a rank has the blocks whose numbers end with the same k bits as its own.
-// They lie side by side in a copy of the buffer whose blocks are ordered by their bit-reversed numbers.
+// reduceScatterHalving is recursive halving for powers of two. The nearest neighbors come first, for the canonical order: after round k, a
+// rank has the blocks whose numbers end with the same k bits as its own. These are adjacent in a copy of the buffer in which the blocks are
+// in the order of their bit-reversed numbers.
 func reduceScatterHalving(p Port, out, in []byte, at []int, r Reduction) error {
 	me, size := p.Rank(), p.Size()
 	if size == 1 {
@@ -144,7 +143,7 @@ func reduceScatterHalving(p Port, out, in []byte, at []int, r Reduction) error {
 		b := number(i)
 		start += copy(buf[start:], in[at[b]:at[b+1]])
 	}
-	// length of the blocks from the i'th on
+	// length returns the length of the n blocks from first on.
 	length := func(first, n int) int {
 		sum := 0
 		for i := first; i < first+n; i++ {

@@ -2,13 +2,13 @@ package algorithm
 
 import "ddpbatch/mpi/internal/element"
 
-// Reduction is how buffers are combined.
+// Reduction says how buffers are combined.
 type Reduction struct {
 	Kernel element.Kernel
-	Size   int // bytes of an element; no buffer is cut within one
+	Size   int // bytes of an element; buffers are split only between elements
 }
 
-// combine puts a op b into dst, where a is that of the lower ranks if lower is set and b is otherwise.
+// combine stores a op b in dst if lower is set, that is if a comes from the lower ranks. Otherwise it stores b op a.
 func (r Reduction) combine(dst, a, b []byte, lower bool) {
 	if lower {
 		r.Kernel(dst, a, b)
@@ -17,29 +17,28 @@ func (r Reduction) combine(dst, a, b []byte, lower bool) {
 	}
 }
 
-// fold combines the ranks' parts in canonical order as they are added, one rank after the other.
+// fold combines the parts of ranks in canonical order. The parts are added one rank after another.
 //
-// It works like a binary counter: parts holds the finished subtrees, whose sizes are the powers
-// of two that make up the number of leaves so far, the largest first. A new leaf is
-// carried: as long as the last two subtrees have the same size, they become one. Combining what is left from
-// the right gives the shape in which neighbors are paired at each level and one left over moves up.
+// It works like a binary counter: parts has the finished subtrees, largest first. Their sizes are the powers of two that sum to the number
+// of leaves so far. Adding a leaf carries: as long as the last two subtrees have the same size, they are combined. Combining the rest from
+// the right gives the shape in which neighbors are paired at each level and one that is left over moves up.
 type fold struct {
 	reduction Reduction
-	home      []byte // where the result goes
+	home      []byte // the memory for the result
 	leaves    int
-	depth     int // of parts
+	depth     int // the number of parts
 	parts     [maxLevels]operand
 }
 
 // operand is a subtree's value.
 type operand struct {
 	buf []byte
-	own bool // this rank's leaf is in it
+	own bool // it includes this rank's leaf
 }
 
-// begin starts a new result, for home. The leaf that is this rank's own is not changed unless it is home;
-// the memory of the others is, as it holds the values on the way. With two leaves or more the
-// result ends in home, because every subtree that has this rank's own leaf is put there.
+// begin starts a new result, for home. The leaf of this rank does not change unless it is home. The memory of the other leaves does,
+// because it holds intermediate values. With two leaves or more the result ends in home, because every subtree that includes this rank's
+// leaf is stored there.
 func (f *fold) begin(home []byte) {
 	f.home, f.leaves, f.depth = home, 0, 0
 }
@@ -54,7 +53,7 @@ func (f *fold) add(leaf []byte, own bool) {
 	f.leaves++
 }
 
-// end combines what is left.
+// end combines the remaining subtrees.
 func (f *fold) end() {
 	for f.depth > 1 {
 		f.merge()

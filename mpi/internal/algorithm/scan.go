@@ -1,11 +1,10 @@
 package algorithm
 
-// ScanFunc combines the bufs of ranks 0 to this one (Scan) or to the one before it
-// (Exscan; rank 0's buf is not changed), in place.
+// ScanFunc combines, in place, the bufs of ranks 0 to this one (Scan) or to the one before it (Exscan). In an Exscan, rank 0's buf does not
+// change.
 type ScanFunc func(p Port, buf []byte, r Reduction) error
 
-// Scans are the algorithms of the inclusive scan. A canonical one leaves rank i with what an all-reduce of
-// ranks 0 to i alone would.
+// Scans are the algorithms of the inclusive scan. After a canonical one, rank i has the result of an all-reduce of ranks 0 to i alone.
 func Scans() []Entry[ScanFunc] {
 	return []Entry[ScanFunc]{
 		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costScanDoubling}, scanDoubling},
@@ -21,10 +20,9 @@ func Exscans() []Entry[ScanFunc] {
 	}
 }
 
-// scanDoubling and exscanDoubling are recursive doubling (Kogge and Stone 1973, as in MPICH). At level k, blocks of
-// 2^k ranks are paired as in an all-reduce, and the ranks of a right block put the left block's sum in front of what
-// they have. Rank i's result is combined in the canonical order of ranks 0 to i (or to i-1): it has the bits
-// of an all-reduce of these ranks alone.
+// scanDoubling and exscanDoubling are recursive doubling (Kogge and Stone 1973, as in MPICH). At level k, blocks of 2^k ranks are paired as
+// in an all-reduce, and the ranks of a right block combine the left block's sum, as the left operand, with their result. Rank i's result is
+// combined in the canonical order of ranks 0 to i (or to i-1). So it has the bits of an all-reduce of these ranks alone.
 func scanDoubling(p Port, buf []byte, r Reduction) error { return doublingScan(p, buf, r, true) }
 
 func exscanDoubling(p Port, buf []byte, r Reduction) error { return doublingScan(p, buf, r, false) }
@@ -51,8 +49,8 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 		if peer >= size {
 			continue
 		}
-		more := left+2*m < size // the pair's sum is the left one of another pair
-		switch {                // else the upper rank only tells that it has come
+		more := left+2*m < size // the pair's sum is the left operand of another pair
+		switch {                // otherwise the upper rank only sends a message that it has made the call
 		case !more && upper:
 			p.Notify(peer)
 		case !more:
@@ -100,8 +98,8 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 	return nil
 }
 
-// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, where the last level has one reduction and one way only. If there are
-// others, each rank begins with a copy of its own.
+// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, but the last level has only one reduction and one direction. If there are
+// other levels, each rank begins with a copy of its buffer.
 func costScanDoubling(m Machine, size, n int) float64 {
 	t := 0.0
 	if size > 2 {
@@ -118,7 +116,7 @@ func costScanDoubling(m Machine, size, n int) float64 {
 	return t
 }
 
-// costExscanDoubling has a copy in place of one reduction: what comes first is the result so far.
+// costExscanDoubling has a copy instead of one reduction: the first value that comes is the result so far.
 func costExscanDoubling(m Machine, size, n int) float64 {
 	if size <= 2 {
 		return m.Alpha + float64(n)*m.Beta + m.copied(float64(n))
@@ -126,13 +124,13 @@ func costExscanDoubling(m Machine, size, n int) float64 {
 	return costScanDoubling(m, size, n)
 }
 
-// scanLinear and exscanLinear pass the sum of the ranks before on from rank to rank, segment by segment. The order is from left to
-// right, ((x0 op x1) op x2) op x3, not the canonical one.
+// scanLinear and exscanLinear pass the sum of the ranks before from rank to rank, segment by segment. The order is from left to right,
+// ((x0 op x1) op x2) op x3. It is not the canonical one.
 func scanLinear(p Port, buf []byte, r Reduction) error { return linearScan(p, buf, r, true) }
 
 func exscanLinear(p Port, buf []byte, r Reduction) error { return linearScan(p, buf, r, false) }
 
-// linearScan leaves the sum with a rank's own elements in buf if inclusive is set, and that of the ranks before otherwise.
+// linearScan leaves the sum including the rank's own elements in buf if inclusive is set, and otherwise the sum of the ranks before.
 func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 	me, last := p.Rank(), p.Size()-1
 	steps := r.segments(len(buf))
@@ -184,16 +182,16 @@ func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 	return pipeline(steps, phase{0, post}, phase{lag, add}, phase{2 * lag, release})
 }
 
-// costScanLinear is (p-2+m)(alpha + s beta + s gamma) for m segments of s bytes, the reduction overlapped.
+// costScanLinear is (p-2+m)(alpha + s beta + s gamma) for m segments of s bytes, with the reduction overlapped.
 func costScanLinear(m Machine, size, n int) float64 {
 	s, beta := float64(min(n, segmentBytes)), m.Beta
-	if size > 2 { // ranks between the ends send and receive at once
+	if size > 2 { // ranks between the ends send and receive at the same time
 		beta = m.both()
 	}
 	return float64(size-1)*(m.Alpha+s*(m.Beta+m.Gamma)) + m.overlapped(beta, float64(n)-s, 0)
 }
 
-// costExscanLinear has no reduction on the last rank.
+// costExscanLinear has no reduction on the last rank, and so none at all with two ranks.
 func costExscanLinear(m Machine, size, n int) float64 {
 	if size <= 2 {
 		m.Gamma = 0

@@ -1,7 +1,7 @@
 package algorithm
 
-// ScatterFunc hands the blocks of root's in to the ranks, the reverse of GatherFunc: each rank's out gets its own block. root's out may be
-// that block, but overlaps nothing else of in.
+// ScatterFunc is the inverse of GatherFunc: each rank receives its block of root's in as its out. root's out may be its own block of in,
+// but does not overlap the rest of in.
 type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
 
 // Scatters are the algorithms of a scatter of blocks of one length.
@@ -12,10 +12,10 @@ func Scatters() []Entry[ScatterFunc] {
 	}
 }
 
-// ScattersV are those of them that take blocks of different lengths, which only root knows.
+// ScattersV are the ones of Scatters that take blocks of different lengths, which only root knows.
 func ScattersV() []Entry[ScatterFunc] { return Scatters()[:1:1] }
 
-// scatterLinear sends every block straight from root, which hears from each rank that it is there.
+// scatterLinear sends every block directly from root. Root receives a message from each rank that it has made the call.
 func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 	rank, size := p.Rank(), p.Size()
 	if rank != root {
@@ -32,8 +32,8 @@ func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 	return WaitAll(p, posted...)
 }
 
-// scatterBinomial hands the blocks down the binomial tree. All have the length of out.
-// Each rank tells its parent at once that it is there.
+// scatterBinomial sends the blocks down the binomial tree. All have the length of out. Each rank sends its parent at once a message that it
+// has made the call.
 func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
 	b := binomialOf(p, root)
 	g := newGatherBuffer(p, b, len(out), in, out)

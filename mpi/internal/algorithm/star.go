@@ -1,7 +1,7 @@
 package algorithm
 
-// starReduction is a reduction in which all ranks send everything to root, which combines it in rank order,
-// segment by segment, and with returnResult gives it to all.
+// starReduction is a reduction in which all ranks send their buffers to root. Root combines them in the order of ranks, segment by segment,
+// and with returnResult sends the result to all.
 type starReduction struct {
 	Port
 	r            Reduction
@@ -10,8 +10,8 @@ type starReduction struct {
 	returnResult bool
 	steps, lag   int
 	slots        slots
-	toRoot       []Handle // root: of what comes from each rank; others: of what they send
-	fromRoot     []Handle // root: of what goes back; others: of what comes back
+	toRoot       []Handle // root: for the receives from each rank; other ranks: for what they send
+	fromRoot     []Handle // root: for the result that it sends; other ranks: for the result that they receive
 	fold         fold
 }
 
@@ -33,7 +33,7 @@ func runStar(p Port, buf []byte, r Reduction, root int, returnResult bool) error
 
 func (s *starReduction) segment(k int) []byte { return s.r.part(s.buf, k, s.steps) }
 
-// index is the position of rank's handle and slot in step k.
+// index returns the index of rank's handle and slot in step k.
 func (s *starReduction) index(k, rank int) int { return k%s.lag*s.Size() + rank }
 
 func (s *starReduction) send(k int) error {
@@ -81,7 +81,7 @@ func (s *starReduction) reduce(k int) error {
 	return nil
 }
 
-// finish waits for what goes back.
+// finish waits for the result.
 func (s *starReduction) finish(k int) error {
 	if !s.returnResult {
 		return nil

@@ -8,10 +8,10 @@ const none = -1
 // maxLevels bounds the height of a tree over ranks.
 const maxLevels = 32
 
-// levels is ceil(log2 size), the height of a tree over the ranks.
+// levels returns ceil(log2 size), the height of a tree over the ranks.
 func levels(size int) int { return bits.Len(uint(size - 1)) }
 
-// treeNode is where a rank is in a tree that spans the group.
+// treeNode is the place of a rank in a tree over the group.
 type treeNode struct {
 	parent   int // or none
 	children []child
@@ -20,12 +20,12 @@ type treeNode struct {
 // child is a rank that sends the value of its subtree.
 type child struct {
 	rank  int
-	lower bool // its ranks are lower than those combined before it
+	lower bool // its subtree has lower ranks than what is combined before
 }
 
-// canonicalNode is rank's node in the binomial tree with the given root that combines in canonical order: at each
-// level, blocks of m ranks are paired, and of the two ranks that hold the blocks' values one sends its own to
-// the other. room is memory for the children: no rank has more than maxLevels.
+// canonicalNode returns rank's node in the binomial tree with the given root that combines in canonical order. At each level, blocks of m
+// ranks are paired. Of the two ranks that have the blocks' values, one sends its value to the other. room is memory for the children: a
+// rank has at most maxLevels of them.
 func canonicalNode(rank, root, size int, room []child) treeNode {
 	at := treeNode{parent: none, children: room[:0]}
 	for m := 1; m < size; m *= 2 {
@@ -43,7 +43,7 @@ func canonicalNode(rank, root, size int, room []child) treeNode {
 	return at
 }
 
-// holder is who holds the value of rank's block of m ranks: the root if it is one of them, or else the lowest.
+// holder returns the rank that has the value of rank's block of m ranks: root if it is in the block, or else the lowest rank.
 func holder(rank, m, root int) int {
 	first := rank &^ (m - 1)
 	if first == root&^(m-1) {
@@ -52,9 +52,8 @@ func holder(rank, m, root int) int {
 	return first
 }
 
-// balancedNode is rank's node in a binary tree over all ranks in which odd ranks are leaves: the parent of
-// a rank whose lowest bit is b has the next higher bit there, if there is such a rank. The root is
-// rank 0, with one child.
+// balancedNode returns rank's node in a binary tree over all ranks in which odd ranks are leaves. The parent of a rank whose lowest bit is
+// b has the next higher bit set instead, if such a rank exists. The root is rank 0, which has one child.
 func balancedNode(rank, size int, room []child) treeNode {
 	at := treeNode{parent: none, children: room[:0]}
 	bit := 1
@@ -79,8 +78,9 @@ func balancedNode(rank, size int, room []child) treeNode {
 	return at
 }
 
-// twin gives the numbers from root their positions in the second tree. The root's is the same; the
-// order of the others is turned about where that makes leaves, which are odd, of all others, and moved by one elsewhere.
+// twin returns the position in the second tree of a number, counted from the root. The root has the same position. For odd sizes, the order
+// of the others is reversed, and for even sizes it is shifted by one. Leaves are odd, so a rank that is not a leaf in the
+// first tree is one in the second, unless it is the root.
 func twin(number, size int) int {
 	switch {
 	case number == 0:
@@ -91,7 +91,7 @@ func twin(number, size int) int {
 	return number%(size-1) + 1
 }
 
-// untwin is the reverse of twin.
+// untwin is the inverse of twin.
 func untwin(number, size int) int {
 	switch {
 	case number == 0:
@@ -102,9 +102,9 @@ func untwin(number, size int) int {
 	return (number+size-3)%(size-1) + 1
 }
 
-// binomial is a rank's node in the binomial tree of a group, whose ranks are numbered from the
-// root. The parent of number v has v's lowest bit cleared; its children have one of the bits below that
-// set, and the subtree of each is the numbers from its own to the next child's.
+// binomial is a rank's node in the binomial tree of a group, whose ranks are numbered from the root. The parent of number v is v with its
+// lowest bit cleared. Its children are v with one of the lower bits set. The subtree of each child has the numbers from its own to the next
+// child's.
 type binomial struct{ number, size, root int }
 
 func binomialOf(p Port, root int) binomial {
@@ -112,10 +112,10 @@ func binomialOf(p Port, root int) binomial {
 	return binomial{(p.Rank() - root + size) % size, size, root}
 }
 
-// rank is the rank of a number.
+// rank returns the rank of a number.
 func (b binomial) rank(number int) int { return (number + b.root) % b.size }
 
-// parent is a rank, or none.
+// parent returns the parent's rank, or none.
 func (b binomial) parent() int {
 	if b.number == 0 {
 		return none
@@ -123,7 +123,7 @@ func (b binomial) parent() int {
 	return b.rank(b.number & (b.number - 1))
 }
 
-// below is the number of ranks of this one's subtree, itself included.
+// below returns the number of ranks in this rank's subtree, including itself.
 func (b binomial) below() int {
 	if b.number == 0 {
 		return b.size
@@ -131,20 +131,20 @@ func (b binomial) below() int {
 	return min(b.number&-b.number, b.size-b.number)
 }
 
-// leaf tells of a rank that it has a parent, and no children.
+// leaf reports whether the rank has a parent but no children.
 func (b binomial) leaf() bool { return b.number > 0 && b.below() == 1 }
 
-// children is how many there are.
+// children returns the number of children.
 func (b binomial) children() int { return bits.Len(uint(b.widest())) }
 
-// child is the rank of the i'th child. Those of the largest subtrees come first.
+// child returns the rank of the i'th child. Children with larger subtrees come first.
 func (b binomial) child(i int) int { return b.rank(b.number + b.widest()>>i) }
 
-// subtree is the numbers of the i'th child's subtree, from start to before end.
+// subtree returns the numbers of the i'th child's subtree, from start to before end.
 func (b binomial) subtree(i int) (start, end int) {
 	bit := b.widest() >> i
 	return b.number + bit, min(b.number+2*bit, b.number+b.below())
 }
 
-// widest is the bit of the first child: the largest power of two below below().
+// widest returns the bit of the first child: the largest power of two less than below().
 func (b binomial) widest() int { return 1 << levels(b.below()) >> 1 }

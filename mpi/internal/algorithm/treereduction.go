@@ -1,26 +1,25 @@
 package algorithm
 
-// treeReduction moves values up a tree, segment by segment, combining them on the way, and with
-// returnResult moves the result down again.
+// treeReduction sends values up a tree, segment by segment, and combines them on the way. With returnResult it sends the result down again.
 type treeReduction struct {
 	Port
 	r            Reduction
 	buf          []byte
 	parent       int
 	children     int
-	child        [maxLevels]child // no slice: it would move what newTreeReduction is given to the heap
+	child        [maxLevels]child // not a slice, which would move the arguments of newTreeReduction to the heap
 	returnResult bool
 	steps, lag   int
 	received     slots // one for each child and step
-	sums         slots // where the sums are made that may not be made in buf; awaitParent frees it for the next step
+	sums         slots // for sums that must not be in buf; awaitParent frees it for the next step
 	fromChild    []Handle
 	toChild      []Handle
 	toParent     []Handle
 	fromParent   []Handle
 }
 
-// newTreeReduction prepares for a tree, whose ranks must all agree on steps. With returnResult, the result is in all
-// ranks' bufs in the end; without, in the root's alone, and those of the others are not changed.
+// newTreeReduction prepares for a tree. steps must be the same on all ranks. With returnResult, the result is in the bufs of all ranks at
+// the end. Without it, the result is only in that of the root, and the other bufs do not change.
 func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, returnResult bool) treeReduction {
 	lag, width, n := min(window, steps), r.widest(len(buf), steps), len(at.children)
 	t := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, returnResult: returnResult, steps: steps, lag: lag,
@@ -34,10 +33,9 @@ func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, r
 	return t
 }
 
-// runTrees reduces along one tree or several at once. Between two ranks that are neighbors in more
-// than one, messages go in the order in which they are expected: what is expected in one step of the pipeline
-// is sent lag steps later. (A root, which sends its results sooner, sends nothing else.) Trees in which
-// this rank is a leaf come first: it need not wait to send there.
+// runTrees reduces along one tree, or along several at the same time. If two ranks are neighbors in more than one tree, messages between
+// them go in the order in which they are expected: what is expected in one step of the pipeline is sent lag steps later. (A root sends its
+// results sooner, but sends nothing else.) Trees in which this rank is a leaf come first, because it can send there without waiting.
 func runTrees(trees ...*treeReduction) error {
 	all := func(phase int) func(int) error {
 		return func(k int) error {
@@ -54,7 +52,7 @@ func runTrees(trees ...*treeReduction) error {
 		phase{2*lag + 1, all(3)}, phase{3*lag + 1, all(4)})
 }
 
-// do does one phase of step k. (Calls by name, and not through a function value, keep the treeReduction off the heap.)
+// do performs one phase of step k. (Calls by name, and not through a function value, keep the treeReduction off the heap.)
 func (t *treeReduction) do(phase, k int) error {
 	switch phase {
 	case 0:
@@ -80,7 +78,7 @@ func (t *treeReduction) postReceives(k int) {
 	}
 }
 
-// combineChildren combines what the children send, and sends it to the parent. The root has the result then.
+// combineChildren combines the values from the children and sends the sum to the parent. After that, the root has the result.
 func (t *treeReduction) combineChildren(k int) error {
 	value := t.segment(k)
 	sum := value
@@ -110,7 +108,7 @@ func (t *treeReduction) sendDown(k int) {
 	}
 }
 
-// awaitParent posts the receive from the parent, when the buffer for it is free.
+// awaitParent waits until the parent has the sum, and posts the receive of the result in the buffer, which is free then.
 func (t *treeReduction) awaitParent(k int) error {
 	if t.parent == none {
 		return nil
@@ -134,7 +132,7 @@ func (t *treeReduction) passDown(k int) error {
 	return nil
 }
 
-// finish waits until the children have been served, or a leaf has its result.
+// finish waits until the children have the result or, on a leaf, until the rank has it.
 func (t *treeReduction) finish(k int) error {
 	switch {
 	case !t.returnResult:
