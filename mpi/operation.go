@@ -191,8 +191,8 @@ func (at *bounds) of(b blocks, size, width int) []int {
 	return *at
 }
 
-// ofElements returns the bounds, in bytes, of n parts of a buffer of length bytes. The lengths of the parts differ by at most one element of
-// width bytes.
+// ofElements returns the bounds, in bytes, of n parts of a buffer of length bytes. The lengths of the parts differ by at most one element
+// of width bytes.
 func (at *bounds) ofElements(length, width, n int) []int {
 	if len(*at) != n+1 {
 		*at = make([]int, n+1)
