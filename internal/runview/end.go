@@ -44,12 +44,13 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	var asked time.Time
+	began := v.Now()
 	var warned bool // about the present outage
 	for {
 		if err := each(); err != nil {
 			return err
 		}
-		if v.Now().Sub(asked) >= statePoll {
+		if v.Now().Sub(asked) >= stateEvery(v.Now().Sub(began)) {
 			row, err := v.progress(ctx, run, id)
 			switch {
 			case err != nil && ctx.Err() != nil:
@@ -190,6 +191,12 @@ const (
 	logPoll   = 200 * time.Millisecond
 	statePoll = time.Second
 )
+
+// stateEvery returns the pause between two questions about a job that has been followed for that long: a second at first, ten seconds after
+// ten minutes. Every question is one to Slurm's controller, which many users ask.
+func stateEvery(followed time.Duration) time.Duration {
+	return min(max(followed/60, statePoll), 10*time.Second)
+}
 
 // codeOf returns the exit code for the end of a job or an element.
 func codeOf(err error) int {

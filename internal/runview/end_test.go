@@ -48,3 +48,15 @@ func TestWaitWarnsOfEveryOutage(t *testing.T) {
 		}
 	})
 }
+
+// A job that is followed for long is asked about less often.
+func TestStateEvery(t *testing.T) {
+	for followed, want := range map[time.Duration]time.Duration{
+		0: time.Second, time.Minute: time.Second, 2 * time.Minute: 2 * time.Second, 10 * time.Minute: 10 * time.Second,
+		time.Hour: 10 * time.Second,
+	} {
+		if got := stateEvery(followed); got != want {
+			t.Errorf("after %v: every %v, want %v", followed, got, want)
+		}
+	}
+}
