@@ -108,7 +108,7 @@ func TestBarrierTimesOutWithoutTheOthers(t *testing.T) {
 				if starved(err) {
 					return again
 				}
-				want := fmt.Sprintf("rank 1: no progress for %v: it has called nothing yet", timeout)
+				want := fmt.Sprintf("rank 1: no progress for %v: it has not made a call yet", timeout)
 				if took < 0 || !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v after the time-out: got %v", took, err)
 				}

@@ -77,7 +77,7 @@ func TestTimeoutNamesTheRankThatNeverCame(t *testing.T) {
 			if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "barrier #1") {
 				t.Errorf("rank %d got %v", rank, err)
 			}
-			named = named || strings.Contains(err.Error(), fmt.Sprintf("rank 2: no progress for %v: it has called nothing yet", timeout))
+			named = named || strings.Contains(err.Error(), fmt.Sprintf("rank 2: no progress for %v: it has not made a call yet", timeout))
 		}
 		if !named {
 			t.Errorf("nobody names rank 2: %v", errs)

@@ -169,7 +169,7 @@ func TestMisusedMessageIsAnError(t *testing.T) {
 		{
 			"too_long", func(ctx context.Context, c *Comm) error { _, err := Recv(ctx, c, make([]int32, 2), 1, 3); return err },
 			func(ctx context.Context, c *Comm) error { return Send(ctx, c, make([]int32, 3), 0, 3) },
-			ErrTruncated, "12 bytes, and room for 8",
+			ErrTruncated, "it has 12 bytes, the buffer has 8",
 		},
 		{
 			"other_type", func(ctx context.Context, c *Comm) error { _, err := Recv(ctx, c, make([]int32, 2), 1, 3); return err },

@@ -222,8 +222,8 @@ func TestRaggedCountsThatDoNotFitAreErrors(t *testing.T) {
 							t.Errorf("rank %d got %v", rank, err)
 							continue
 						}
-						for _, want := range []string{fmt.Sprintf("with %d bytes due from rank", due),
-							fmt.Sprintf("with %d bytes for rank", sent)} {
+						for _, want := range []string{fmt.Sprintf("expecting %d bytes from rank", due),
+							fmt.Sprintf("sending %d bytes to rank", sent)} {
 							if !strings.Contains(err.Error(), want) {
 								t.Errorf("rank %d got %v, want %q", rank, err, want)
 							}

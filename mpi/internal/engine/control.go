@@ -1,11 +1,11 @@
 package engine
 
-// sendControl queues a frame of the engine's own for a peer.
+// sendControl queues a control frame for a peer.
 func (e *Engine) sendControl(p *peer, h header, payload []byte) {
 	e.sendControlOn(p.lane(h.kind), h, payload)
 }
 
-// sendControlOn is sendControl on a given lane.
+// sendControlOn is sendControl on the given lane.
 func (e *Engine) sendControlOn(l *lane, h header, payload []byte) {
 	if l.peer.err != nil || l.writeEnded || e.ended {
 		return
@@ -17,11 +17,11 @@ func (e *Engine) sendControlOn(l *lane, h header, payload []byte) {
 }
 
 const (
-	maxNews          = 1024 // groups that are not there yet, whose news an engine keeps
-	maxQueuedAnswers = 16   // answers to a peer's questions that wait to be written; to more it gets none
+	maxNews          = 1024 // the number of groups that this rank has not joined yet for which it keeps news
+	maxQueuedAnswers = 16   // the number of answers to a peer that may be queued; further queries are not answered
 )
 
-// receiveControl acts on a frame of the engine's own. mu is held.
+// receiveControl handles a control frame. mu is held.
 func (e *Engine) receiveControl(l *lane, h *header, payload []byte) {
 	p := l.peer
 	switch h.kind {
@@ -40,7 +40,7 @@ func (e *Engine) receiveControl(l *lane, h *header, payload []byte) {
 	}
 }
 
-// receiveStatus takes an answer to what ask has asked.
+// receiveStatus handles an answer to a query of ask.
 func (e *Engine) receiveStatus(p *peer, h *header, payload []byte) {
 	g := e.groups[h.call.Group]
 	if g == nil {
@@ -57,7 +57,7 @@ func (e *Engine) receiveStatus(p *peer, h *header, payload []byte) {
 	}
 }
 
-// receiveAbort fails a group here as it has failed there.
+// receiveAbort fails a group on this rank as it has failed on the sender.
 func (e *Engine) receiveAbort(p *peer, h *header, payload []byte) {
 	g, size := e.groups[h.call.Group], e.Size()
 	if g != nil {
@@ -75,13 +75,13 @@ func (e *Engine) receiveAbort(p *peer, h *header, payload []byte) {
 	}
 }
 
-// groupNews is what other ranks have said of a group before this rank is of it.
+// groupNews is what other ranks have sent about a group before this rank has joined it.
 type groupNews struct {
-	failed map[int]*AbortError // by world rank of who said so
+	failed map[int]*AbortError // by world rank of the sender
 	left   map[int]error       // by world rank
 }
 
-// remember keeps news of a group until this rank is of it.
+// remember keeps news about a group until this rank joins it.
 func (e *Engine) remember(group uint64, add func(*groupNews)) {
 	n := e.news[group]
 	if _, closed := e.closedGroups[group]; closed || n == nil && len(e.news) == maxNews {

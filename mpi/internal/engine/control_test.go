@@ -246,7 +246,7 @@ func TestStatusOvertakesAPayload(t *testing.T) {
 		w.awaitAnswers(testkit.Patience)
 		sent := stuff(t, w)
 		err := within(t, func() error { return receive(t.Context(), w.groups[0], 1, 9, make([]byte, 8)) })
-		wantPeer(t, err, 1, ErrTimeout, "it has called nothing yet")
+		wantPeer(t, err, 1, ErrTimeout, "it has not made a call yet")
 		<-sent
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// defaultAnswerTimeout is Engine.answerTimeout: a rank that says nothing for as long does not answer.
+// defaultAnswerTimeout is the default of Engine.answerTimeout. A rank that does not answer a query in that time counts as unresponsive.
 const defaultAnswerTimeout = time.Second
 
-// timeout words why nothing has come for the time-out: it asks the others what they do.
+// timeout returns the error of a wait that has timed out. It asks the other ranks what they do.
 func (g *Group) timeout(op *Op) error {
 	e := g.e
 	e.mu.Lock()
@@ -27,7 +27,7 @@ func (g *Group) timeout(op *Op) error {
 	return &PeerError{Rank: rank, Err: fmt.Errorf("%w for %v: %s", ErrTimeout, e.options.Timeout, text)}
 }
 
-// ask asks all others and waits for their answers. mu is held, and let go of while it waits.
+// ask sends a query to all other ranks and waits for their answers. mu is held, but not while it waits.
 func (g *Group) ask() {
 	e := g.e
 	g.statuses = make([]*groupStatus, len(g.members))
@@ -58,23 +58,23 @@ func (g *Group) allAnswered() bool {
 	return true
 }
 
-// isLeaving tells whether a rank answers no questions any more, as it has left or said goodbye.
+// isLeaving reports whether a rank does not answer queries any more, because it has left the group or sent a bye.
 func (g *Group) isLeaving(rank int) bool {
 	p := g.e.peers[g.members[rank]]
 	return g.hasLeft(rank) || p != nil && p.control.readEnded
 }
 
-// culprit picks the rank that is furthest behind, and says what it does. The one that op waits for is
-// often kept waiting itself.
+// culprit picks the rank that is furthest behind, and returns it with a description of what it does. The rank that op waits for is often
+// itself kept waiting by another one.
 func (g *Group) culprit(op *Op) (int, string) {
 	own := groupStatus{running: g.running(), call: g.call}
 	worst, least := -1, own.progress()
 	for rank, status := range g.statuses {
 		if rank == g.rank || g.isLeaving(rank) {
-			continue // who waits for one that has left says so
+			continue // ranks that wait for a rank that has left get an error about that
 		}
 		if status == nil {
-			return rank, "it does not answer: it is stopped, or its machine or the network is gone"
+			return rank, "it does not answer: it is stopped, or its machine or the network has failed"
 		}
 		if done := status.progress(); g.running() && done < least {
 			worst, least = rank, done
@@ -85,7 +85,7 @@ func (g *Group) culprit(op *Op) (int, string) {
 		worst = g.follow(worst)
 	}
 	if worst < 0 {
-		return g.rank, "all ranks are in the same call, and none of them moves"
+		return g.rank, "all ranks are in the same call, and none of them makes progress"
 	}
 	if g.statuses[worst] == nil {
 		return worst, "it has left the group"
@@ -93,8 +93,8 @@ func (g *Group) culprit(op *Op) (int, string) {
 	return worst, g.describe(g.statuses[worst])
 }
 
-// follow goes from a rank that is waited for to the one that it waits for itself, and so on, as far as that leads. Ranks that wait for one
-// another are all as good.
+// follow goes from a rank that this one waits for to the rank for which that one waits, and so on. If ranks wait for each other, any of
+// them will do.
 func (g *Group) follow(rank int) int {
 	for range g.statuses {
 		status := g.statuses[rank]
@@ -106,7 +106,7 @@ func (g *Group) follow(rank int) int {
 	return rank
 }
 
-// describe says what a rank last did, set against what this one does.
+// describe returns a description of what a rank did last, compared with what this rank does.
 func (g *Group) describe(s *groupStatus) string {
 	call := g.e.options.Describe
 	waits, who := "", ""
@@ -123,20 +123,20 @@ func (g *Group) describe(s *groupStatus) string {
 	case !s.known:
 		return "it has not joined the group" + who
 	case s.call.Seq == 0:
-		return "it has called nothing yet" + waits + who
+		return "it has not made a call yet" + waits + who
 	case s.call.Seq >= g.call.Seq && s.running && waits == "":
-		return fmt.Sprintf("it has been in %s for %v, and waits itself or hangs%s", call(s.call), ago, who)
+		return fmt.Sprintf("it has been in %s for %v, and waits or hangs%s", call(s.call), ago, who)
 	case s.call.Seq >= g.call.Seq && s.running:
 		return fmt.Sprintf("it has been in %s for %v%s%s", call(s.call), ago, waits, who)
 	case s.running:
-		return fmt.Sprintf("it is still in %s, since %v%s%s", call(s.call), ago, waits, who)
+		return fmt.Sprintf("it is still in %s, for %v now%s%s", call(s.call), ago, waits, who)
 	case g.running() && s.call.Seq < g.call.Seq:
 		return fmt.Sprintf("it has not entered %s; it finished %s %v ago%s%s", call(g.call), call(s.call), ago, waits, who)
 	}
 	return fmt.Sprintf("it finished %s %v ago%s%s", call(s.call), ago, waits, who)
 }
 
-// statusOf of this rank. mu is held.
+// statusOf returns this rank's status in a group. mu is held.
 func (e *Engine) statusOf(group uint64) *groupStatus {
 	g := e.groups[group]
 	if g == nil {
@@ -152,7 +152,7 @@ func (e *Engine) statusOf(group uint64) *groupStatus {
 	return s
 }
 
-// progress orders ranks by how far they have come: a rank is in a call before it has finished it.
+// progress returns a number that grows as a rank gets on: a rank is in a call before it finishes it.
 func (s *groupStatus) progress() uint64 {
 	if s.running {
 		return 2 * s.call.Seq

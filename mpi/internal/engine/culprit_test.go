@@ -28,14 +28,14 @@ func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 		culprit      int
 		texts        []string
 	}{
-		{"not_begun", in(5), idle, 2, []string{"rank 2: no progress for 100ms: it has called nothing yet (host2, pid 2)"}},
+		{"not_begun", in(5), idle, 2, []string{"rank 2: no progress for 100ms: it has not made a call yet (host2, pid 2)"}},
 		{"not_entered", in(5), after(4), 2, []string{"rank 2: no progress for 100ms: it has not entered call #5 b; it finished call #4 b ",
 			" ago (host2, pid 2)"}},
-		{"still_in_an_earlier", in(5), in(3), 2, []string{"it is still in call #3 b, since "}},
-		{"in_the_earlier_before_out_of_it", after(4), in(4), 2, []string{"it is still in call #4 b, since "}},
+		{"still_in_an_earlier", in(5), in(3), 2, []string{"it is still in call #3 b, for "}},
+		{"in_the_earlier_before_out_of_it", after(4), in(4), 2, []string{"it is still in call #4 b, for "}},
 		{"furthest", after(4), after(2), 2, []string{"it finished call #2 b "}},
 		{"neighbour", in(1), after(4), 1, []string{"it is still in call #1 b"}},
-		{"all_in_it", in(5), in(5), 1, []string{"it has been in call #5 b for ", ", and waits itself or hangs (host1, pid 1)"}},
+		{"all_in_it", in(5), in(5), 1, []string{"it has been in call #5 b for ", ", and waits or hangs (host1, pid 1)"}},
 		{"neighbour_is_ahead", in(6), in(5), 1, []string{"it has been in call #6 b for "}},
 		{"neighbour_has_finished", after(5), in(5), 1, []string{"it finished call #5 b "}},
 	}
@@ -102,7 +102,7 @@ func TestCulpritIsNotWhoHasLeft(t *testing.T) {
 				var r Op
 				w.groups[0].Recv(&r, 2, nil)
 				err := within(t, func() error { return w.groups[0].Wait(t.Context(), &r) })
-				wantPeer(t, err, 2, ErrTimeout, "it has called nothing yet")
+				wantPeer(t, err, 2, ErrTimeout, "it has not made a call yet")
 			}, overTCP)
 		})
 	}
@@ -112,7 +112,7 @@ func TestCulpritIsNotWhoHasLeft(t *testing.T) {
 func TestSilentRankIsNamedByAllGroups(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
-		const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone"
+		const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network has failed"
 		withAnswers(t, text, func(limit time.Duration) []error {
 			w := newWorld(t, k, 3, impatient, 2)
 			w.awaitAnswers(limit) // rank 1 answers, and rank 2 never does

@@ -1,14 +1,13 @@
-// Package engine turns the links of one rank into messages between the ranks of
-// its groups.
+// Package engine turns the links of one rank into messages between the ranks of its groups.
 //
-// Whoever waits drives the links: it polls the one that it waits for, for a short while, then sleeps; the
-// attendant, a goroutine, drives them all while everybody sleeps. So a message that is waited for costs no
-// switch of goroutines, and a waiting rank soon leaves the core to others.
+// A goroutine that waits drives the links itself. It polls the link that it waits for, for a short while, and then sleeps. While all of
+// them sleep, the attendant, another goroutine, drives all links. So receiving a message that a goroutine polls for does not need a switch
+// of goroutines, and a waiting rank soon leaves the core to others.
 //
 // # The wire
 //
-// Each direction of a link carries frames: a header of 48 bytes, then the payload, elements as they lie in
-// memory. Integers are little-endian.
+// Each direction of a link carries frames: a header of 48 bytes, and then the payload, with elements as they lie in memory. Integers are
+// little-endian.
 //
 //	offset  bytes
 //	0       2      "dM"
@@ -17,25 +16,27 @@
 //	4       1      collective  \
 //	5       1      element      |
 //	6       1      operation    |
-//	7       1      algorithm    |  the Call: of a collective, the same on every rank
+//	7       1      algorithm    |  the Call: for a collective, the same on every rank
 //	8       8      group        |
-//	16      8      sequence     |  of a message: its tag
+//	16      8      sequence     |  for a message: its tag
 //	24      8      count        |
 //	32      4      root        /
 //	36      4      zero
 //	40      8      payload length
 //
-// Frames of the first two kinds go by the data link of a pair, and leave follows them, so that it comes after what was sent before. Abort,
-// query and status go by the control link, where nothing that nobody receives can hold them up: so an abort
-// may also fail a call for which the sender's part is on its way. A bye is the last frame on both. An abort carries why its sender failed
-// in a group, a leave that its sender has closed one, a bye that it closes its engine. A query asks what the receiver last did in a group,
-// and a status tells. Every header is checked before a byte of payload is read.
+// Frames of the first two kinds use the data link of a pair. Leave frames follow them, so that they arrive after what was sent before.
+// Abort, query and status frames use the control link, where a frame that nobody receives cannot block them. So an abort may also fail a
+// call for which the sender's part is under way. A bye is the last frame on both links.
+//
+// An abort frame carries the sender's failure in a group. A leave says that its sender has closed a group, and a bye that it closes its
+// engine. A query asks what the receiver did last in a group, and a status answers it. Every header is checked before a byte of its payload
+// is read.
 //
 // # Guarantees
 //
-// Frames of one pair arrive in the order they were sent. A collective's frames of another Call than the receiver's
-// own are an error on both sides that shows both calls. The death of a peer's process is an error at once in all groups
-// that it is of; that of its host as soon as the link notices, or at the time-out. After its first failure a group is broken on
-// all its ranks, and the engine holds on to none of the callers' memory for it. Other groups go on. In steady state nothing is
-// allocated for a message.
+// Frames of one pair arrive in the order in which they were sent. If a frame of a collective has another Call than the receiver's own, both
+// sides get an error that shows both calls. The death of a peer's process is an error at once in all groups that it belongs to. The death
+// of its host is an error as soon as the link notices it, or after the time-out. After its first failure a group is broken on all its
+// ranks, and the engine does not use any of the callers' memory for it any more. Other groups go on. In steady state, messages do not
+// allocate.
 package engine

@@ -2,9 +2,9 @@ package engine
 
 import "math/bits"
 
-// maxEarly is how many bytes of messages an engine keeps that came before their
-// receive. What is more stays in the links, and keeps its senders waiting; and whatever they send behind it. A length that is
-// announced and not sent costs addresses, not memory: what is not written is not there.
+// maxEarly is how many bytes of messages an engine stores that have come before their receive. Further messages stay in the links, and
+// block their senders and everything that these send after them. A message that is announced but not sent takes address space, not memory,
+// because its pages are not written.
 const maxEarly = 1 << 30
 
 // early is a message that came before its receive.
@@ -12,10 +12,10 @@ type early struct {
 	next     *early
 	head     header
 	buf      []byte
-	complete bool // else the lane is still filling buf
+	complete bool // otherwise the lane is still filling buf
 }
 
-// newEarly finds memory for a message, or returns nil where there is to be no more.
+// newEarly returns memory for a message, or nil if the limit is reached.
 func (e *Engine) newEarly(h *header) *early {
 	if h.length > uint64(e.earlyLimit) || e.earlyBytes > 0 && e.earlyBytes+1<<classOf(int(h.length))+smallest > e.earlyLimit {
 		return nil
@@ -26,7 +26,7 @@ func (e *Engine) newEarly(h *header) *early {
 	return m
 }
 
-// drop gives the memory of a message back. There may be room for another now.
+// drop releases the memory of a message. There may be room for another one then.
 func (e *Engine) drop(m *early) {
 	e.earlyBytes -= m.cost()
 	e.spare.put(m)
@@ -35,7 +35,7 @@ func (e *Engine) drop(m *early) {
 	}
 }
 
-// cost is the memory that a message takes, roughly: that of its payload and of what there is about it.
+// cost returns roughly the memory that a message takes: that of its payload and of its bookkeeping.
 func (m *early) cost() int { return cap(m.buf) + smallest }
 
 // keep queues a message.
@@ -49,7 +49,7 @@ func (p *peer) keep(m *early) {
 	p.tail = m
 }
 
-// take removes the first message that f chooses, or returns nil.
+// take removes the first message for which f returns true, and returns it, or nil.
 func (p *peer) take(f func(*early) bool) *early {
 	var before *early
 	for m := p.early; m != nil; before, m = m, m.next {
@@ -61,7 +61,7 @@ func (p *peer) take(f func(*early) bool) *early {
 	return nil
 }
 
-// match removes the first message that the receive waits for, or returns nil.
+// match removes the first message for the receive op, and returns it, or nil.
 func (p *peer) match(op *Op) *early {
 	return p.take(func(m *early) bool { return op.matches(&m.head) })
 }
@@ -78,7 +78,7 @@ func (p *peer) unlink(before, m *early) {
 	m.next = nil
 }
 
-// deliver gives a message that came early to its receive; what of it is still to come goes there directly.
+// deliver copies an early message to its receive. If it is not complete, the rest goes there directly.
 func (e *Engine) deliver(p *peer, m *early, op *Op) {
 	if err := op.accept(&m.head); err != nil {
 		e.detach(p, m)
@@ -97,7 +97,7 @@ func (e *Engine) deliver(p *peer, m *early, op *Op) {
 	e.drop(m)
 }
 
-// detach lets go of a message that nobody will receive.
+// detach drops a message that nobody will receive.
 func (e *Engine) detach(p *peer, m *early) {
 	if in := &p.data.in; in.early == m {
 		in.early, in.dst = nil, nil
@@ -105,7 +105,7 @@ func (e *Engine) detach(p *peer, m *early) {
 	e.drop(m)
 }
 
-// checkEarly fails the group if a frame of another call than the one that begins has come already. mu is held.
+// checkEarly fails the group if a frame of another call than the group's current one has come already. mu is held.
 func (e *Engine) checkEarly(g *Group) {
 	for rank, world := range g.members {
 		p := e.peers[world]
@@ -122,18 +122,18 @@ func (e *Engine) checkEarly(g *Group) {
 	}
 }
 
-// pool keeps the memory of early messages, by powers of two, for the next ones.
+// pool keeps the memory of early messages for the next ones, by powers of two.
 type pool struct {
 	free [25]*early // up to maxSpare
-	size int        // bytes in it
+	size int        // bytes in the pool
 }
 
 const (
-	maxSpare = 16 << 20 // bytes that a pool keeps
-	smallest = 256      // bytes of a message's memory
+	maxSpare = 16 << 20 // the largest number of bytes in a pool
+	smallest = 256      // the smallest number of bytes of a message's memory
 )
 
-// classOf is which power of two has room for n bytes.
+// classOf returns the exponent of the power of two that has room for n bytes.
 func classOf(n int) int { return bits.Len(uint(max(n, smallest) - 1)) }
 
 func (p *pool) get(n int) *early {

@@ -9,61 +9,60 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// Engine is one rank's end of all its links: it turns streams of bytes into messages, and gives each
-// to the receive that waits for it. Its methods, and those of its groups, are
-// safe for concurrent use.
+// Engine is one rank's end of all its links. It turns streams of bytes into messages, and passes each message to the receive that waits for
+// it. Its methods, and those of its groups, are safe for concurrent use.
 type Engine struct {
 	fabric  transport.Fabric
 	options Options
 	policy  transport.WaitPolicy
-	piece   int // how many bytes of a frame are written before others have their turn
+	piece   int // the number of bytes of a frame that are written before other links have their turn
 	clock   tick.Clock
 
-	mu            sync.Mutex // guards what follows, and what hangs on it
-	peers         []*peer    // by world rank; nil where nothing was said yet
+	mu            sync.Mutex // guards the fields below, and what they refer to
+	peers         []*peer    // by world rank; nil if nothing has been sent or received yet
 	groups        map[uint64]*Group
-	closedGroups  map[uint64]struct{}   // groups that were closed: their late frames are nobody's
+	closedGroups  map[uint64]struct{}   // closed groups, whose late frames are dropped
 	closedInOrder []uint64              // the same, oldest first
-	news          map[uint64]*groupNews // of groups that this rank is not of yet
-	answerTimeout time.Duration         // how long a rank that has waited in vain waits for answers to its queries
+	news          map[uint64]*groupNews // for groups that this rank has not joined yet
+	answerTimeout time.Duration         // how long a rank whose wait has timed out waits for answers to its queries
 	answered      *sync.Cond            // a peer has answered a query
 	anySent       opList                // receives from any rank
-	posted        uint64                // receives so far
-	writing       []*lane               // those that have something left to write
+	posted        uint64                // the number of receives so far
+	writing       []*lane               // lanes that have something left to write
 	sleepers      []*waiter
-	unread        []*lane            // those that may have something to read of which the fabric will not tell
+	unread        []*lane            // lanes that may have something to read that the fabric will not announce
 	ready         []transport.LinkID // scratch of look
 	visited       []*lane            // scratch of look
-	earlyLimit    int                // how many bytes of early messages may be held
-	earlyBytes    int                // how many are
-	spare         pool               // memory of early messages
+	earlyLimit    int                // the largest number of bytes of early messages
+	earlyBytes    int                // the current number
+	spare         pool               // memory for early messages
 	waiters       []*waiter
-	pursued       int // ops that are to go on though nobody waits for them
+	pursued       int // the number of ops that must go on although nobody waits for them
 	closed        bool
 
-	closeOnce func() error // close, at its first call
+	closeOnce func() error // calls close once
 
 	nudging     sync.RWMutex
 	ended       bool          // the fabric is closed; guarded by mu, and for reading by nudging
-	kick        chan struct{} // there is a sleeper
-	pursueTimer *time.Timer   // there is an op to be pursued
+	kick        chan struct{} // receives when there is a sleeper
+	pursueTimer *time.Timer   // fires when there is an op to pursue
 	stop        chan struct{}
 	done        chan struct{} // the attendant has ended
 }
 
-// Options are what an engine is told.
+// Options configure an engine.
 type Options struct {
-	// Timeout is how long a waiting rank bears no progress.
+	// Timeout is how long a rank waits without progress.
 	Timeout time.Duration
 
-	// Describe words a call in errors. DescribeFully words two that differ and read the same.
+	// Describe formats a call for errors. DescribeFully formats two calls that differ but read the same with Describe.
 	Describe, DescribeFully func(Call) string
 
-	// Label says who this rank is, for the others' errors: host and pid, say.
+	// Label describes this rank in the errors of other ranks, for example by host and pid.
 	Label string
 }
 
-// New starts an engine on the links of fabric, which it closes in the end.
+// New starts an engine on the links of fabric. The engine closes fabric when it is closed.
 func New(fabric transport.Fabric, options Options) *Engine {
 	e := &Engine{
 		fabric: fabric, options: options, policy: fabric.WaitPolicy(), piece: math.MaxInt, clock: tick.NewClock(),
@@ -80,16 +79,16 @@ func New(fabric transport.Fabric, options Options) *Engine {
 	return e
 }
 
-// Rank is this process's place among all ranks.
+// Rank returns this process's rank among all ranks.
 func (e *Engine) Rank() int { return e.fabric.Rank() }
 
-// Size is the number of all ranks.
+// Size returns the number of all ranks.
 func (e *Engine) Size() int { return e.fabric.Size() }
 
-// Close leaves all groups, says goodbye, and returns when the engine's goroutine has ended and the fabric is closed.
+// Close leaves all groups, sends a bye frame to each peer, and returns when the engine's goroutine has ended and the fabric is closed.
 func (e *Engine) Close() error { return e.closeOnce() }
 
-// closeLimit bounds how long Close waits for what is still to be written.
+// closeLimit is how long Close waits at most for frames that are still to be written.
 const closeLimit = time.Second
 
 func (e *Engine) close() error {
@@ -125,10 +124,11 @@ func (e *Engine) close() error {
 	return e.fabric.Close()
 }
 
-// linked reports whether a rank is to receive goodbyes: they are no reason to make a link.
+// linked reports whether a rank is to receive bye and leave frames: the engine does not make a link just for these.
 func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.policy.OnDemand }
 
-// goodbyeLane is the lane for what a peer is to read behind all data: that of data, but where it would connect for this.
+// goodbyeLane returns the lane for a frame that a peer is to read after all data. It is the data lane, unless that would have to connect
+// first.
 func (e *Engine) goodbyeLane(p *peer) *lane {
 	if e.policy.LateData && !p.data.silentEnd && !p.data.used {
 		return p.control
@@ -136,7 +136,7 @@ func (e *Engine) goodbyeLane(p *peer) *lane {
 	return p.data
 }
 
-// peer finds what is known of a rank. mu is held.
+// peer returns the state of a peer. mu is held.
 func (e *Engine) peer(rank int) *peer {
 	p := e.peers[rank]
 	if p == nil {
@@ -146,12 +146,11 @@ func (e *Engine) peer(rank int) *peer {
 	return p
 }
 
-// housekeeping is how often a rank that waits for nobody looks at its links: for failures of
-// others, and for their questions.
+// housekeeping is how often the engine looks at its links when no goroutine waits, to see failures and queries of other ranks.
 const housekeeping = 250 * time.Millisecond
 
-// attend is the attendant, a goroutine: it drives the links while all that wait sleep, or there are ops to be pursued, and looks
-// after them now and then while there are none.
+// attend is the attendant, a goroutine. It drives the links while all waiting goroutines sleep, or while there are ops to pursue. At other
+// times it looks at the links now and then.
 func (e *Engine) attend() {
 	defer close(e.done)
 	defer e.pursueTimer.Stop()
@@ -173,11 +172,11 @@ func (e *Engine) attend() {
 	}
 }
 
-// serve drives the links while anyone sleeps.
+// serve drives the links while any goroutine sleeps.
 func (e *Engine) serve() {
 	defer e.fabric.Disarm()
 	for {
-		e.fabric.Arm() // from here on, news makes Sleep return
+		e.fabric.Arm() // from here on, new data makes Sleep return
 		for moved := true; moved; {
 			e.mu.Lock()
 			moved = e.look()
@@ -191,7 +190,7 @@ func (e *Engine) serve() {
 	}
 }
 
-// look takes what there is on all links, and tells whether that was anything. mu is held.
+// look reads what has arrived on all links, and writes what is queued. It reports whether any data moved. mu is held.
 func (e *Engine) look() bool {
 	if e.ended {
 		return false
@@ -225,18 +224,18 @@ func (e *Engine) look() bool {
 // attended reports whether the attendant drives the links, or is about to. mu is held.
 func (e *Engine) attended() bool { return len(e.sleepers) > 0 || e.pursued > 0 }
 
-// wakeAttendant lets an attendant that still sleeps, though nobody else did any more, see to what the
-// fabric has told of already. mu is held.
+// wakeAttendant wakes the attendant if there may be data to read that the fabric has announced already. The attendant may still be asleep
+// from a time when no other goroutine slept. mu is held.
 func (e *Engine) wakeAttendant() {
 	if len(e.unread) > 0 {
 		e.fabric.Wake()
 	}
 }
 
-// pursueDelay is how long ops that nobody waits for wait for the attendant: mostly somebody waits before.
+// pursueDelay is how long ops that nobody waits for remain before the attendant drives them. Mostly, some goroutine waits for them earlier.
 const pursueDelay = time.Millisecond
 
-// Pursue makes a posted op go on though nobody waits for it.
+// Pursue makes a posted op proceed even if nobody waits for it.
 func (g *Group) Pursue(op *Op) {
 	e := g.e
 	e.mu.Lock()

@@ -8,35 +8,33 @@ import (
 )
 
 var (
-	// ErrMismatch: two ranks made different calls. The error is a MismatchError on the rank
-	// that saw it, an AbortError elsewhere.
+	// ErrMismatch means that two ranks made different calls. The error is a MismatchError on the rank that detected it, and an AbortError
+	// on the others.
 	ErrMismatch = errors.New("calls differ")
 
-	// ErrTimeout: a rank that was waited for made no progress.
+	// ErrTimeout means that a rank for which others waited made no progress.
 	ErrTimeout = errors.New("no progress")
 
-	// ErrLost: the connection to a rank ended without a goodbye; its process died,
-	// or its host or the network failed.
+	// ErrLost means that the connection to a rank ended without a bye frame: its process died, or its host or the network failed.
 	ErrLost = errors.New("connection lost")
 
-	// ErrLeft: a rank that was needed had left the group.
+	// ErrLeft means that a rank that was needed had left the group.
 	ErrLeft = errors.New("it has left the group")
 
-	// ErrAborted: another rank gave up, for a reason of its own (its
-	// context ended, say).
+	// ErrAborted means that another rank gave up, for its own reasons, such as the end of its context.
 	ErrAborted = errors.New("stopped by another rank")
 
-	// ErrProtocol: a rank sent what no rank of this version sends.
+	// ErrProtocol means that a rank sent something that a rank of this version never sends.
 	ErrProtocol = transport.ErrProtocol
 
-	// ErrTruncated: a message was longer than the buffer that it was received into.
+	// ErrTruncated means that a message was longer than the receiver's buffer.
 	ErrTruncated = errors.New("message longer than the buffer")
 
-	// ErrClosed: the group was closed by this process.
+	// ErrClosed means that this process has closed the group.
 	ErrClosed = errors.New("communicator is closed")
 )
 
-// PeerError is a failure of, or while waiting for, one rank of a group.
+// PeerError is a failure of one rank of a group, or while waiting for it.
 type PeerError struct {
 	Rank int
 	Err  error
@@ -47,15 +45,15 @@ func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e
 // Unwrap returns Err.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// MismatchError says that this rank (Here) and another (There) made different
-// calls. The calls are as Options.Describe words them.
+// MismatchError says that this rank (Here) and another (There) made different calls. HereCall and ThereCall are formatted by
+// Options.Describe.
 type MismatchError struct {
 	Here, There         int
 	HereCall, ThereCall string
 }
 
-// Mismatch makes the error of the rank here that has called one thing, where the rank there has called another: in the words of
-// describe, or, where these are the same, of fully.
+// Mismatch returns the error of rank here, which has made one call, while rank there has made another. describe formats the calls, or fully
+// if they read the same with describe.
 func Mismatch(here, there int, hereCall, thereCall Call, describe, fully func(Call) string) *MismatchError {
 	e := &MismatchError{Here: here, There: there, HereCall: describe(hereCall), ThereCall: describe(thereCall)}
 	if e.HereCall == e.ThereCall {
@@ -64,18 +62,18 @@ func Mismatch(here, there int, hereCall, thereCall Call, describe, fully func(Ca
 	return e
 }
 
-// MismatchOfLengths makes the error of the rank here that is due a block from the rank there, which has sent one of another length in the
+// MismatchOfLengths returns the error of rank here, which expects a block from rank there. Rank there has sent one of another length in the
 // same call. Both lengths are in bytes.
 func MismatchOfLengths(here, there int, call Call, due, sent uint64, describe func(Call) string) *MismatchError {
 	text := describe(call)
 	return &MismatchError{
 		Here: here, There: there,
-		HereCall:  fmt.Sprintf("%s, with %d bytes due from rank %d", text, due, there),
-		ThereCall: fmt.Sprintf("%s, with %d bytes for rank %d", text, sent, here),
+		HereCall:  fmt.Sprintf("%s, expecting %d bytes from rank %d", text, due, there),
+		ThereCall: fmt.Sprintf("%s, sending %d bytes to rank %d", text, sent, here),
 	}
 }
 
-// Error names the lower rank first, so that both sides say the same.
+// Error names the lower rank first, so that the errors of both ranks read the same.
 func (e *MismatchError) Error() string {
 	a, b := e.Here, e.There
 	callA, callB := e.HereCall, e.ThereCall
@@ -85,15 +83,15 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%v: rank %d called %s, rank %d called %s", ErrMismatch, a, callA, b, callB)
 }
 
-// Unwrap makes errors.Is find ErrMismatch.
+// Unwrap returns ErrMismatch.
 func (e *MismatchError) Unwrap() error { return ErrMismatch }
 
-// AbortError is the failure of another rank, as that rank told it.
+// AbortError is the failure of another rank, as that rank reported it.
 type AbortError struct {
 	By     int    // the rank that found the failure
-	Rank   int    // the rank that it was about
+	Rank   int    // the rank that the failure is about
 	Reason error  // ErrMismatch, ErrTimeout, ErrLost, ErrLeft, ErrProtocol or ErrAborted
-	Text   string // in the words of By
+	Text   string // the text of By's error
 }
 
 func (e *AbortError) Error() string { return fmt.Sprintf("rank %d gave up: %s", e.By, e.Text) }
@@ -101,12 +99,11 @@ func (e *AbortError) Error() string { return fmt.Sprintf("rank %d gave up: %s", 
 // Unwrap returns Reason.
 func (e *AbortError) Unwrap() error { return e.Reason }
 
-// reasons are numbered on the wire by their position here.
+// reasons are the possible reasons of an AbortError. Their numbers on the wire are their indices.
 var reasons = [...]error{ErrAborted, ErrMismatch, ErrTimeout, ErrLost, ErrLeft, ErrProtocol, ErrTruncated}
 
-// newAbort is what rank self tells the others when it fails with err, in the
-// words of text. What another rank found is passed on as it is, so that all ranks
-// name the same one.
+// newAbort returns what rank self sends to the others when it fails with err, with the given text. If err came from another rank, it is
+// sent on unchanged, so that all ranks name the same one.
 func newAbort(self int, err error, text string) *AbortError {
 	if received, ok := errors.AsType[*AbortError](err); ok {
 		return received
@@ -120,7 +117,7 @@ func newAbort(self int, err error, text string) *AbortError {
 	var at *PeerError
 	var diff *MismatchError
 	switch {
-	case a.Reason == ErrAborted: // not the fault of the rank that was waited for
+	case a.Reason == ErrAborted: // the rank that this one waited for is not at fault
 	case errors.As(err, &at):
 		a.Rank = at.Rank
 	case errors.As(err, &diff):

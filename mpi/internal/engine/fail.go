@@ -10,8 +10,8 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// endOf notes that nothing more will be read from a lane. A peer ends when both of its lanes have, or one in a way in which no process
-// ends its links. mu is held.
+// endOf marks a lane as ended: nothing more will be read from it. The peer ends when both of its lanes have ended, or when one has ended in
+// a way that does not happen when a process closes its links. mu is held.
 func (e *Engine) endOf(l *lane, err error) {
 	p := l.peer
 	if l.readEnded {
@@ -24,12 +24,12 @@ func (e *Engine) endOf(l *lane, err error) {
 	}
 	if l == p.control {
 		p.ending = err
-		e.read(p.data, nil)               // there may be more: after which call it has left a group, for one
-		if !errors.Is(err, ErrProtocol) { // who breaks the rules is to be told
+		e.read(p.data, nil)               // there may be more, for example the frame that says after which call it left a group
+		if !errors.Is(err, ErrProtocol) { // a peer that violates the protocol is to get the error
 			e.stopWriting(p.data)
 			e.stopWriting(p.control)
 		}
-	} else if e.read(p.control, nil); p.ending != nil { // it says why
+	} else if e.read(p.control, nil); p.ending != nil { // the control lane gives the reason
 		err, atOnce = p.ending, true
 	}
 	if atOnce {
@@ -39,7 +39,7 @@ func (e *Engine) endOf(l *lane, err error) {
 	}
 }
 
-// halfOpenLimit is how long a peer is believed to be there whose data lane has ended, and its control lane has not.
+// halfOpenLimit is how long a peer counts as alive whose data lane has ended but whose control lane has not.
 const halfOpenLimit = time.Second
 
 func (e *Engine) endHalfOpen(p *peer, err error) {
@@ -53,38 +53,38 @@ func (e *Engine) endHalfOpen(p *peer, err error) {
 	}
 }
 
-// closedThere tells whether a lane has ended as all lanes of a peer do together: by its goodbye, or because its process closed
-// the lane, or is no more.
+// closedThere reports whether a lane has ended in the way in which all lanes of a peer end together: after a bye frame, or because its
+// process has closed the lane or has died.
 func closedThere(err error) bool {
 	return errors.Is(err, ErrLeft) || errors.Is(err, io.EOF)
 }
 
-// lost is the reason for which a peer's lane has ended.
+// lost returns the reason why a peer's lane has ended.
 func lost(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrClosedThere):
 		return ErrLeft
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: its process has ended without a goodbye, or was killed", ErrLost)
+		return fmt.Errorf("%w: its process ended without closing its Comm, or was killed", ErrLost)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// end is the end of a peer, for the given reason: groups that need it fail. One that has said goodbye is
-// needed only by those that wait for it now, or turn to it later.
+// end marks a peer as gone, for the given reason. Groups that need it fail. If it has sent a bye, only those groups fail that wait for it
+// now; others fail when they first need it.
 func (e *Engine) end(p *peer, err error) {
 	if p.err != nil {
 		return
 	}
 	p.data.writeEnded = true
-	e.failGroupsOf(p, err) // while it can be told: it may be there, and its link alone be gone
+	e.failGroupsOf(p, err) // as long as it can be notified: it may be alive, with only its link broken
 	if p.err != nil {
-		return // telling it has ended it
+		return // notifying it has ended it
 	}
 	p.err = err
 	p.control.readEnded, p.data.readEnded = true, true
 	p.control.writeEnded, p.data.writeEnded = true, true
-	if m := p.data.in.early; m != nil { // the rest of it will never come
+	if m := p.data.in.early; m != nil { // the rest of the message will never come
 		p.take(func(other *early) bool { return other == m })
 		e.detach(p, m)
 	}
@@ -94,7 +94,7 @@ func (e *Engine) end(p *peer, err error) {
 	e.answered.Broadcast()
 }
 
-// failGroupsOf does to the groups of a peer what its end does.
+// failGroupsOf fails the groups of a peer that has ended, or marks the peer as having left them.
 func (e *Engine) failGroupsOf(p *peer, err error) {
 	for _, g := range e.groups {
 		rank, member := g.rankOf(p.rank)
@@ -113,7 +113,7 @@ func (e *Engine) failGroupsOf(p *peer, err error) {
 	}
 }
 
-// waitsFor tells whether the group has a receive posted that only p could serve.
+// waitsFor reports whether the group has posted a receive that only p can serve.
 func (e *Engine) waitsFor(g *Group, p *peer) bool {
 	for op := p.posted.first; op != nil; op = op.next {
 		if op.group == g {
@@ -123,8 +123,7 @@ func (e *Engine) waitsFor(g *Group, p *peer) bool {
 	return p.data.in.op != nil && p.data.in.op.group == g
 }
 
-// failGroup ends all that a group does with err, unless it has failed before, and tells its other
-// ranks. mu is held.
+// failGroup ends everything that a group does with err, unless it has failed before, and notifies its other ranks. mu is held.
 func (e *Engine) failGroup(g *Group, err error) {
 	text := err.Error()
 	if !errors.Is(err, ErrMismatch) { // that one shows the call
@@ -133,7 +132,7 @@ func (e *Engine) failGroup(g *Group, err error) {
 	e.failWith(g, err, text)
 }
 
-// failWith is failGroup with what the other ranks are told.
+// failWith is failGroup with the text that the other ranks get.
 func (e *Engine) failWith(g *Group, err error, text string) {
 	if g.err != nil {
 		return
@@ -162,7 +161,7 @@ func (e *Engine) failWith(g *Group, err error, text string) {
 	}
 }
 
-// withdraw takes back what a group has with a peer, for the given reason.
+// withdraw removes the ops and messages that a group has with a peer, for the given reason.
 func (e *Engine) withdraw(g *Group, p *peer, err error) {
 	of := func(m *early) bool { return m.head.call.Group == g.id }
 	for m := p.take(of); m != nil; m = p.take(of) {
@@ -188,8 +187,8 @@ func (e *Engine) takeOps(g *Group, p *peer, err error) {
 	e.takeBack(l, g, err)
 }
 
-// takeBack removes the group's frames from what is to be written. Of one that the link may have taken in part the rest
-// must follow, or the stream would make no sense: from a copy, as the memory is the caller's again.
+// takeBack removes the group's frames from the queue of a lane. If the link may have taken a part of a frame, the rest must follow, or the
+// peer could not find the next frame. That rest is sent from a copy, because the caller may use its memory again.
 func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	first := l.out.first
 	partial := first != nil && first.group == g && first.tried && !l.writeEnded

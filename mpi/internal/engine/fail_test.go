@@ -29,7 +29,7 @@ func TestDeathIsAnErrorAtOnce(t *testing.T) {
 			if !errors.Is(err, ErrLost) {
 				t.Errorf("rank %d got %v", rank, err)
 			}
-			wantText(t, err, "rank 2: connection lost: its process has ended without a goodbye, or was killed")
+			wantText(t, err, "rank 2: connection lost: its process ended without closing its Comm, or was killed")
 		}
 		g, err := w.engines[0].Group(9, []int{0, 2})
 		if err != nil {
@@ -112,7 +112,7 @@ func TestDeathEndsASendUnderWay(t *testing.T) {
 // A network that loses everything without a word is noticed at the time-out, which names the rank that is silent.
 func TestSilentNetworkIsNoticedAtTheTimeout(t *testing.T) {
 	t.Parallel()
-	const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone"
+	const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network has failed"
 	withAnswers(t, text, func(limit time.Duration) []error {
 		w := newWorld(t, inProcess, 3, nil)
 		w.each(func(rank int, g *Group) error { // all links are in use

@@ -21,17 +21,17 @@ const (
 	kindAbort                           // the sender's part in a group has failed
 	kindLeave                           // the sender has closed a group
 	kindBye                             // the sender closes its engine
-	kindQuery                           // what did you last do in this group?
-	kindStatus                          // the answer
+	kindQuery                           // asks what the receiver did last in a group
+	kindStatus                          // answers a query
 )
 
-// maxControl is the longest payload of the kinds that the engine reads itself.
+// maxControl is the largest payload of the kinds that the engine itself reads.
 const maxControl = 2048
 
-// maxPayload is the longest payload of all: what cannot be is not believed.
+// maxPayload is the largest payload of all kinds. A larger one is an error.
 const maxPayload = 1 << 40
 
-// header is what precedes every payload. Package documentation shows its layout.
+// header precedes every payload. The package documentation shows its layout.
 type header struct {
 	kind   frameKind
 	call   Call
@@ -47,14 +47,13 @@ func (h *header) encode(buf *[headerSize]byte) {
 	binary.LittleEndian.PutUint64(buf[40:], h.length)
 }
 
-// decodeHeader accepts exactly what encode makes of a header with a known kind
-// and a length that this kind may have.
+// decodeHeader is the inverse of encode. It accepts only headers with a known kind and a length that this kind may have.
 func decodeHeader(buf *[headerSize]byte) (header, error) {
 	if buf[0] != 'd' || buf[1] != 'M' || buf[36]|buf[37]|buf[38]|buf[39] != 0 {
-		return header{}, fmt.Errorf("%w: a frame begins with % x", ErrProtocol, buf[:8])
+		return header{}, fmt.Errorf("%w: got a frame that begins with % x", ErrProtocol, buf[:8])
 	}
 	if buf[2] != frameVersion {
-		return header{}, fmt.Errorf("%w: frame version %d, not %d", ErrProtocol, buf[2], frameVersion)
+		return header{}, fmt.Errorf("%w: got frame version %d, want %d", ErrProtocol, buf[2], frameVersion)
 	}
 	h := header{
 		kind: frameKind(buf[3]),
@@ -71,10 +70,10 @@ func decodeHeader(buf *[headerSize]byte) (header, error) {
 		length: binary.LittleEndian.Uint64(buf[40:]),
 	}
 	if h.kind < kindCollective || h.kind > kindStatus {
-		return header{}, fmt.Errorf("%w: frame of unknown kind %d", ErrProtocol, h.kind)
+		return header{}, fmt.Errorf("%w: got a frame of unknown kind %d", ErrProtocol, h.kind)
 	}
 	if most := h.kind.maxLength(); h.length > most {
-		return header{}, fmt.Errorf("%w: a frame of kind %d announces %d bytes, more than %d", ErrProtocol, h.kind, h.length, most)
+		return header{}, fmt.Errorf("%w: got a frame of kind %d with %d bytes, more than %d", ErrProtocol, h.kind, h.length, most)
 	}
 	return h, nil
 }
@@ -89,18 +88,17 @@ func (k frameKind) maxLength() uint64 {
 	return 0
 }
 
-// carriesData tells the kinds whose payload is a rank's, and not the engine's.
+// carriesData reports whether the payload of the kind belongs to a rank, and not to the engine.
 func (k frameKind) carriesData() bool { return k == kindCollective || k == kindMessage }
 
-// goesByData tells the kinds that go by the data link: payloads, and the goodbye to a group, which comes after them. All others
-// overtake.
+// goesByData reports whether frames of the kind use the data link. These are payloads, and leave frames, which follow them. All other
+// frames may overtake them.
 func (k frameKind) goesByData() bool { return k.carriesData() || k == kindLeave }
 
-// isGoodbye reports whether a frame may come by either link: see Engine.goodbyeLane.
+// isGoodbye reports whether frames of the kind may come on either link: see Engine.goodbyeLane.
 func (k frameKind) isGoodbye() bool { return k == kindLeave || k == kindBye }
 
-// encode gives the payload: By and Rank in 4 bytes each, the reason in 1, and the text, cut where it is
-// too long.
+// encode returns the payload: By and Rank in 4 bytes each, the reason in 1, and the text, which is cut if it is too long.
 func (a *AbortError) encode() []byte {
 	payload := make([]byte, 0, maxControl)
 	payload = binary.LittleEndian.AppendUint32(payload, uint32(a.By))
@@ -118,28 +116,29 @@ func (a *AbortError) encode() []byte {
 // decodeAbort reads the payload of an abort frame in a group of size ranks.
 func decodeAbort(payload []byte, size int) (*AbortError, error) {
 	if len(payload) < 9 {
-		return nil, fmt.Errorf("%w: an abort of %d bytes", ErrProtocol, len(payload))
+		return nil, fmt.Errorf("%w: got an abort of %d bytes", ErrProtocol, len(payload))
 	}
 	by, rank := binary.LittleEndian.Uint32(payload), binary.LittleEndian.Uint32(payload[4:])
 	code := int(payload[8])
 	if int64(by) >= int64(size) || int64(rank) >= int64(size) || code >= len(reasons) {
-		return nil, fmt.Errorf("%w: an abort by rank %d about rank %d with reason %d", ErrProtocol, by, rank, code)
+		return nil, fmt.Errorf("%w: got an abort by rank %d about rank %d with reason %d", ErrProtocol, by, rank, code)
 	}
 	return &AbortError{By: int(by), Rank: int(rank), Reason: reasons[code], Text: text.Clean(string(payload[9:]))}, nil
 }
 
-// groupStatus is what a rank last did in a group, as it tells others that wait for it.
+// groupStatus says what a rank did last in a group. It is the answer to a query.
 type groupStatus struct {
-	known   bool // the group is known there,
+	known   bool // the rank is in the group,
 	gone    bool // or was
 	running bool // call has not ended
 	call    Call
 	ago     time.Duration // since call began or ended
-	waits   int           // the rank of the group that it waits for, or Any
-	label   string        // who it is
+	waits   int           // the rank of the group for which it waits, or Any
+	label   string        // Options.Label of the rank
 }
 
-// encode gives the payload: a header with the call, a byte of flags, milliseconds in 8 bytes, the rank waited for or -1 in 4, the label.
+// encode returns the payload: a header with the call, a byte of flags, milliseconds in 8 bytes, the rank that it waits for or -1 in 4
+// bytes, and the label.
 func (s *groupStatus) encode() []byte {
 	var head [headerSize]byte
 	h := header{kind: kindStatus, call: s.call}
@@ -160,13 +159,13 @@ func (s *groupStatus) encode() []byte {
 	return append(payload, text.Cut(s.label, maxControl-len(payload))...)
 }
 
-// statusFixedSize is the length of what comes before the label.
+// statusFixedSize is the length of what precedes the label.
 const statusFixedSize = headerSize + 1 + 8 + 4
 
 // decodeStatus reads the payload of a status frame about a group of size ranks.
 func decodeStatus(payload []byte, size int) (*groupStatus, error) {
 	if len(payload) < statusFixedSize {
-		return nil, fmt.Errorf("%w: a status of %d bytes", ErrProtocol, len(payload))
+		return nil, fmt.Errorf("%w: got a status of %d bytes", ErrProtocol, len(payload))
 	}
 	h, err := decodeHeader((*[headerSize]byte)(payload))
 	if err != nil {
@@ -175,7 +174,7 @@ func decodeStatus(payload []byte, size int) (*groupStatus, error) {
 	flags, ms := payload[headerSize], binary.LittleEndian.Uint64(payload[headerSize+1:])
 	waits := int(int32(binary.LittleEndian.Uint32(payload[headerSize+9:])))
 	if h.kind != kindStatus || flags > 7 || waits < Any || waits >= size {
-		return nil, fmt.Errorf("%w: a status of kind %d with flags %x, of a rank that waits for rank %d", ErrProtocol, h.kind, flags, waits)
+		return nil, fmt.Errorf("%w: got a status of kind %d with flags %x and rank %d as waited for", ErrProtocol, h.kind, flags, waits)
 	}
 	const century = 100 * 365 * 24 * time.Hour
 	return &groupStatus{

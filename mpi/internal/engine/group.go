@@ -7,36 +7,36 @@ import (
 	"ddpbatch/mpi/internal/tick"
 )
 
-// Any stands for every rank, as the source of a message.
+// Any is a source for receives: any rank.
 const Any = -1
 
-// Group is this rank's membership in a group of ranks, and what that group is doing.
+// Group is this rank's membership in a group of ranks, with the state of the group's current call.
 type Group struct {
 	e       *Engine
 	id      uint64
 	rank    int
 	members []int       // world ranks, by rank in the group
-	ranks   map[int]int // the reverse; nil where they are the same
+	ranks   map[int]int // the inverse of members; nil if both are equal
 
 	// Guarded by e.mu.
 	call     Call // the current collective, or the last one
 	past     [pastCalls]Call
 	began    tick.Count
-	left     []error        // by rank: that it has closed its group; nil while none has
-	statuses []*groupStatus // by rank: the answers to what ask has asked; nil before
+	left     []error        // by rank: the error of having closed its group; nil while no rank has
+	statuses []*groupStatus // by rank: the answers to the queries of ask; nil before
 	err      error          // the first failure
-	lenient  bool           // the end of a peer is an error of what needs that peer alone
+	lenient  bool           // the end of a peer only fails operations that need the peer
 
 	failed atomic.Bool  // err is set
-	ended  atomic.Int64 // when call ended, as a tick.Count; 0: it runs
+	ended  atomic.Int64 // when call ended, as a tick.Count; 0 while it runs
 }
 
-// Group makes this rank a member of a group. All members name the same id, which no
-// other group has or had, and the same members, this rank among them, by their world ranks in the order of their ranks.
+// Group makes this rank a member of a group. All members pass the same id, which no other group has or has had. They pass the same members,
+// the world ranks of the group, in the order of their ranks in it. This rank must be among them.
 func (e *Engine) Group(id uint64, members []int) (*Group, error) { return e.join(id, members, false) }
 
-// LenientGroup makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
-// them fail, and the group does not.
+// LenientGroup makes a group whose members may have ended, or may end. Sends to such a member and receives from it fail, but the group does
+// not. Otherwise it is like Group.
 func (e *Engine) LenientGroup(id uint64, members []int) (*Group, error) {
 	return e.join(id, members, true)
 }
@@ -78,13 +78,13 @@ func (e *Engine) join(id uint64, members []int, lenient bool) (*Group, error) {
 	return g, nil
 }
 
-// Rank is this process's place in the group, from 0.
+// Rank returns this process's rank in the group, from 0.
 func (g *Group) Rank() int { return g.rank }
 
-// Size is the number of the group's ranks.
+// Size returns the number of the group's ranks.
 func (g *Group) Size() int { return len(g.members) }
 
-// rankOf is the rank in the group of a rank of the world.
+// rankOf returns the rank in the group of a world rank, and reports whether it has one.
 func (g *Group) rankOf(world int) (int, bool) {
 	if g.ranks != nil {
 		rank, ok := g.ranks[world]
@@ -93,42 +93,42 @@ func (g *Group) rankOf(world int) (int, bool) {
 	return world, world < len(g.members)
 }
 
-// ID is what all members call the group.
+// ID returns the group's id, which is the same on all members.
 func (g *Group) ID() uint64 { return g.id }
 
-// Err is the group's first failure.
+// Err returns the group's first failure, or nil.
 func (g *Group) Err() error {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	return g.err
 }
 
-// Fail ends all that the group does with err, here and, with its text as it is, on its other ranks, unless it has failed before.
+// Fail ends everything that the group does with err, unless the group has failed before. It also sends err's text to the other ranks, whose
+// groups fail, too.
 func (g *Group) Fail(err error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	g.e.failWith(g, err, err.Error())
 }
 
-// HasLeft reports whether a rank has closed the group, in peace.
+// HasLeft reports whether a rank has closed the group or its engine, or has ended.
 func (g *Group) HasLeft(rank int) bool {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	return g.hasLeft(rank)
 }
 
-// hasLeft reports whether a rank has closed the group, or its engine.
+// hasLeft is HasLeft. mu is held.
 func (g *Group) hasLeft(rank int) bool {
 	p := g.e.peers[g.members[rank]]
 	return g.left != nil && g.left[rank] != nil || p != nil && p.err != nil
 }
 
-// Call is what all ranks of a group must agree on: the fingerprint of one
-// collective, or the label of a message. Only Group and Seq mean something to the engine;
-// the rest it compares.
+// Call must be the same on all ranks of a group: it is the fingerprint of one collective, or the label of a message. The engine uses only
+// Group and Seq; it compares the rest.
 type Call struct {
 	Group      uint64
-	Seq        uint64 // of a collective: from 1, in the order of calls; of a message: its tag
+	Seq        uint64 // collective: its number, from 1, in the order of calls; message: its tag
 	Count      uint64 // elements
 	Root       int32
 	Collective uint8
@@ -137,11 +137,10 @@ type Call struct {
 	Algorithm  uint8
 }
 
-// pastCalls is how many calls a group remembers, to set them against the frames of a rank
-// that lags behind.
+// pastCalls is the number of calls that a group remembers, to compare them with the frames of a rank that is behind.
 const pastCalls = 16
 
-// Begin starts a collective, now. Its Seq must be one more than the last one's.
+// Begin starts a collective. now is the current time. call.Seq must be one more than that of the last collective.
 func (g *Group) Begin(call *Call, now tick.Count) error {
 	g.e.mu.Lock()
 	err := g.begin(call, now)
@@ -149,7 +148,7 @@ func (g *Group) Begin(call *Call, now tick.Count) error {
 	return err
 }
 
-// BeginAndNotify is Begin, and Notify, at the cost of one.
+// BeginAndNotify is Begin and Notify, at the cost of one of them.
 func (g *Group) BeginAndNotify(call *Call, now tick.Count) error {
 	g.e.mu.Lock()
 	err := g.begin(call, now)
@@ -173,8 +172,8 @@ func (g *Group) begin(call *Call, now tick.Count) error {
 	return g.err
 }
 
-// mismatch words a frame that is not of this rank's call. A frame of an earlier call is set
-// against what this rank called then.
+// mismatch returns the error for a frame with another call than this rank's. A frame of an earlier call is compared with this rank's call
+// of that number.
 func (g *Group) mismatch(from int, there Call) error {
 	here := g.call
 	if past := g.past[there.Seq%pastCalls]; past.Seq == there.Seq && past != there {
@@ -183,16 +182,16 @@ func (g *Group) mismatch(from int, there Call) error {
 	return Mismatch(g.rank, from, here, there, g.e.options.Describe, g.e.options.DescribeFully)
 }
 
-// End ends the collective, now.
+// End ends the collective. now is the current time.
 func (g *Group) End(now tick.Count) { g.ended.Store(int64(now)) }
 
-// Resume takes the last End back: there is more of that call to be waited for.
+// Resume undoes the last End, to wait for more of that call.
 func (g *Group) Resume() { g.ended.Store(0) }
 
 // running reports whether the call has not ended. mu is held.
 func (g *Group) running() bool { return g.call.Seq > 0 && g.ended.Load() == 0 }
 
-// since is when the call began, or ended. mu is held.
+// since returns when the call began or ended. mu is held.
 func (g *Group) since() tick.Count {
 	if ended := g.ended.Load(); ended != 0 {
 		return tick.Count(ended)
@@ -200,7 +199,7 @@ func (g *Group) since() tick.Count {
 	return g.began
 }
 
-// Close leaves the group. The other members may go on with what does not need this one.
+// Close leaves the group. The other members may go on with operations that do not need this rank.
 func (g *Group) Close() {
 	e := g.e
 	e.mu.Lock()
@@ -211,7 +210,7 @@ func (g *Group) Close() {
 	if g.err == nil {
 		last := g.call
 		if g.running() {
-			last.Seq-- // it does not finish this one
+			last.Seq-- // this rank does not finish it
 		}
 		for rank, world := range g.members {
 			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
@@ -223,7 +222,7 @@ func (g *Group) Close() {
 	e.forget(g.id)
 }
 
-// Retire ends a group that all members end after the same call: nobody needs to be told.
+// Retire ends a group that all members end after the same call, so no rank needs to be notified.
 func (g *Group) Retire() {
 	e := g.e
 	e.mu.Lock()
@@ -232,10 +231,10 @@ func (g *Group) Retire() {
 	e.forget(g.id)
 }
 
-// maxGone is how many groups that are no more an engine remembers.
+// maxGone is the number of closed groups that an engine remembers.
 const maxGone = 1 << 16
 
-// forget forgets a group, but for its number: late frames of it are nobody's. mu is held.
+// forget removes a group. The engine remembers its id, to drop late frames. mu is held.
 func (e *Engine) forget(id uint64) {
 	delete(e.groups, id)
 	if len(e.closedInOrder) == maxGone {

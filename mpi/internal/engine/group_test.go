@@ -159,7 +159,7 @@ func TestStrangerHasNoSayInAGroup(t *testing.T) {
 		if !errors.Is(err, ErrProtocol) {
 			t.Errorf("a stranger's message got %v", err)
 		}
-		wantText(t, err, "rank 2 of all sent to a group that it is not of")
+		wantText(t, err, "world rank 2 sent to a group that it does not belong to")
 	})
 }
 
@@ -379,8 +379,8 @@ func TestPartOfAnotherLengthIsRefused(t *testing.T) {
 				if !errors.Is(err, ErrMismatch) {
 					t.Errorf("got %v", err)
 				}
-				wantText(t, err, "rank 0 called call #1 a, with 8 bytes due from rank 1, rank 1 called call #1 a, with "+
-					strconv.Itoa(n)+" bytes for rank 0")
+				wantText(t, err, "rank 0 called call #1 a, expecting 8 bytes from rank 1, rank 1 called call #1 a, sending "+
+					strconv.Itoa(n)+" bytes to rank 0")
 				err = within(t, func() error { return receive(t.Context(), w.groups[1], 0, 1, nil) })
 				wantAbort(t, err, 0, 1, ErrMismatch)
 			})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// receiveLeave notes that a rank has closed its group.
+// receiveLeave handles a leave frame: a rank has closed its group.
 func (e *Engine) receiveLeave(p *peer, h *header) {
 	err := &leftError{after: h.call.Seq}
 	g := e.groups[h.call.Group]
@@ -29,7 +29,7 @@ func (e *Engine) receiveLeave(p *peer, h *header) {
 	}
 }
 
-// leave notes that a rank has left a group in peace.
+// leave records that a rank has left a group.
 func (e *Engine) leave(g *Group, rank int, err error) {
 	if g.left == nil {
 		g.left = make([]error, len(g.members))
@@ -41,7 +41,7 @@ func (e *Engine) leave(g *Group, rank int, err error) {
 	e.shortenWaits(g)
 }
 
-// endUnservedReceives ends the receives from any rank that no rank is left to serve.
+// endUnservedReceives ends the receives from any rank if no rank is left that could send.
 func (e *Engine) endUnservedReceives(g *Group) {
 	reason := ErrLeft
 	for rank, world := range g.members {
@@ -61,11 +61,11 @@ func (e *Engine) endUnservedReceives(g *Group) {
 	}
 }
 
-// departureWait is how long a rank waits on for a condition after another has ended without saying which call was its last: it may have
-// done its part before, and another be the late one.
+// departureWait is how long a rank goes on waiting for a condition after another rank has ended without saying which call was its last.
+// That rank may have done its part before, and a third one may be late.
 const departureWait = time.Second
 
-// shortenWaits shortens the waits for a group's conditions after a rank has left: to nothing where it was needed. mu is held.
+// shortenWaits shortens the waits for a group's conditions after a rank has left. If that rank is needed, the group fails. mu is held.
 func (e *Engine) shortenWaits(g *Group) {
 	waits, unsure := false, g.departureUnknown() != nil
 	for _, w := range e.sleepers {
@@ -82,8 +82,8 @@ func (e *Engine) shortenWaits(g *Group) {
 	}
 }
 
-// departureUnknown is the error of a wait that a rank may be to blame for of which it is not known how far it came before it left; nil:
-// there is none. mu is held.
+// departureUnknown returns the error of a rank that has left without saying which call was its last, and so may be the one that is waited
+// for. It returns nil if there is none. mu is held.
 func (g *Group) departureUnknown() error {
 	for rank, err := range g.left {
 		if _, said := errors.AsType[*leftError](err); err != nil && !said {
@@ -93,7 +93,7 @@ func (g *Group) departureUnknown() error {
 	return nil
 }
 
-// failIfDeserted fails a group that waits for a rank which has left before the call that runs, and so will never come. mu is held.
+// failIfDeserted fails a group that waits for a rank that left before the current call, and so will never come. mu is held.
 func (e *Engine) failIfDeserted(g *Group) {
 	for rank, err := range g.left {
 		if left, said := errors.AsType[*leftError](err); said && left.after < g.call.Seq && g.running() {
@@ -103,12 +103,12 @@ func (e *Engine) failIfDeserted(g *Group) {
 	}
 }
 
-// leftError is ErrLeft of a rank that has said so.
+// leftError is the ErrLeft of a rank that has sent a leave frame.
 type leftError struct {
 	after uint64 // the last call that it took part in
 }
 
 func (e *leftError) Error() string { return fmt.Sprintf("%v after call #%d", ErrLeft, e.after) }
 
-// Unwrap makes errors.Is find ErrLeft.
+// Unwrap returns ErrLeft.
 func (e *leftError) Unwrap() error { return ErrLeft }

@@ -4,42 +4,42 @@ import (
 	"sync/atomic"
 )
 
-// Op is one posted send or receive. It belongs to whoever made it, who may use it
-// again once it is done; until then it must stay where it is.
+// Op is a posted send or receive. It belongs to the code that made it, which may use it again when it is done. Until then it must stay at
+// the same address.
 type Op struct {
 	next  *Op
 	group *Group
-	peer  int32 // world rank; Any for a receive from any
+	peer  int32 // world rank; Any for a receive from any rank
 	recv  bool
 	kind  frameKind
 	call  Call
 	buf   []byte
-	moved int    // bytes on their way so far; of a send: those of the header, too
-	tried bool   // a send: the link was asked to take it, and may hold its next byte
-	order uint64 // of a receive: when it was posted, to set those from Any against the others
+	moved int    // bytes transferred so far; for a send, including those of the header
+	tried bool   // for a send: the link was asked to take it, and may refer to its next byte
+	order uint64 // for a receive: when it was posted, to compare receives from Any with others
 	head  [headerSize]byte
 	done  atomic.Bool
 	err   error   // set before done
-	from  int     // of a receive that is done: world rank that sent the message
-	size  int     // of a receive that is done: the message's bytes
-	waits *waiter // those who sleep until this is done
+	from  int     // for a receive that is done: the world rank that sent the message
+	size  int     // for a receive that is done: the message's bytes
+	waits *waiter // the goroutines that sleep until it is done
 
-	pursued bool // it is among those that Engine.pursued counts
+	pursued bool // Engine.pursued counts it
 }
 
-// Done tells whether the op is done: well, or with an error.
+// Done reports whether the op is done, with or without an error.
 func (op *Op) Done() bool { return op.done.Load() }
 
-// Send posts a part of the group's current collective for rank to.
+// Send posts a part of the group's current collective, for rank to.
 func (g *Group) Send(op *Op, to int, buf []byte) {
 	g.e.mu.Lock()
 	g.send(op, kindCollective, g.call, to, buf)
 	g.e.mu.Unlock()
 }
 
-// SendLater posts an empty part that is not urgent, so that its system call does not delay what this rank waits for. The part is sent when
-// this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself, or calls Flush; and after a
-// quarter of a second at the latest.
+// SendLater posts an empty part that is not urgent, so that its system call does not delay a message that this rank waits for. It is sent
+// when this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself, or calls Flush, and at the
+// latest after a quarter of a second.
 func (g *Group) SendLater(op *Op, to int) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -56,30 +56,28 @@ func (g *Group) Flush() {
 	g.e.flushAll(true)
 }
 
-// Recv posts a receive of the next part of the current collective from rank
-// from; the part must have the length of buf.
+// Recv posts a receive of the next part of the current collective from rank from. The part must have the length of buf.
 func (g *Group) Recv(op *Op, from int, buf []byte) {
 	g.e.mu.Lock()
 	g.receive(op, kindCollective, g.call, from, buf)
 	g.e.mu.Unlock()
 }
 
-// SendMessage posts a message for rank to. Of label, Seq is the tag; Element must be the receiver's.
+// SendMessage posts a message for rank to. label.Seq is the tag. label.Element must be the receiver's.
 func (g *Group) SendMessage(op *Op, to int, label Call, buf []byte) {
 	g.e.mu.Lock()
 	g.send(op, kindMessage, label, to, buf)
 	g.e.mu.Unlock()
 }
 
-// RecvMessage posts a receive of the next message with label's Seq, the tag, from rank from or from Any.
-// buf must have room for it.
+// RecvMessage posts a receive of the next message with the tag label.Seq, from rank from or from Any. buf must be large enough for it.
 func (g *Group) RecvMessage(op *Op, from int, label Call, buf []byte) {
 	g.e.mu.Lock()
 	g.receive(op, kindMessage, label, from, buf)
 	g.e.mu.Unlock()
 }
 
-// Source tells of a receive that is done which rank's message it got, and its length in bytes.
+// Source returns the rank that sent the message of a receive that is done, and the message's length in bytes.
 func (g *Group) Source(op *Op) (rank, size int) {
 	rank, _ = g.rankOf(op.from)
 	return rank, op.size
@@ -134,7 +132,7 @@ func (g *Group) receive(op *Op, kind frameKind, call Call, from int, buf []byte)
 	}
 }
 
-// receiveAny looks through what came early from all, then joins the queue.
+// receiveAny looks for a message among the early ones of all ranks. If there is none, it queues op.
 func (e *Engine) receiveAny(op *Op) {
 	g := op.group
 	if g.err != nil {
@@ -158,7 +156,7 @@ func (e *Engine) receiveAny(op *Op) {
 		}
 	}
 	if !op.Done() {
-		e.endUnservedReceives(g) // others may have left before
+		e.endUnservedReceives(g) // all other ranks may have left before
 	}
 }
 
@@ -169,7 +167,7 @@ func (op *Op) start(g *Group, kind frameKind, call Call, peer int, buf []byte) {
 	op.done.Store(false)
 }
 
-// usable completes the op with an error where its group has failed or its peer is gone.
+// usable reports whether the op can proceed. If its group has failed or its peer is gone, it completes op with an error.
 func (e *Engine) usable(op *Op, p *peer) bool {
 	g := op.group
 	rank, _ := g.rankOf(p.rank)
@@ -186,12 +184,12 @@ func (e *Engine) usable(op *Op, p *peer) bool {
 	return false
 }
 
-// matches tells whether a data frame is what the receive op waits for.
+// matches reports whether the receive op waits for a data frame.
 func (op *Op) matches(h *header) bool {
 	return op.kind == h.kind && op.call.Group == h.call.Group && op.call.Seq == h.call.Seq
 }
 
-// complete ends the op, and lets go of the caller's memory. mu is held.
+// complete ends the op. From then on, the caller's memory is not used any more. mu is held.
 func (e *Engine) complete(op *Op, err error) {
 	op.err, op.buf = err, nil
 	if op.pursued {
@@ -234,7 +232,7 @@ func (l *opList) pop() *Op {
 	return op
 }
 
-// replaceFirst puts op in the place of the first of the list.
+// replaceFirst replaces the first op of the list.
 func (l *opList) replaceFirst(op *Op) {
 	op.next = l.first.next
 	if l.last == l.first {
@@ -244,7 +242,7 @@ func (l *opList) replaceFirst(op *Op) {
 	l.first = op
 }
 
-// find returns the first op that f chooses, and the one before it, or nil.
+// find returns the first op for which f returns true, and the one before it. Both may be nil.
 func (l *opList) find(f func(*Op) bool) (before, op *Op) {
 	for op = l.first; op != nil && !f(op); op = op.next {
 		before = op
@@ -252,7 +250,7 @@ func (l *opList) find(f func(*Op) bool) (before, op *Op) {
 	return before, op
 }
 
-// take removes the first op that f chooses, or returns nil.
+// take removes the first op for which f returns true, and returns it, or nil.
 func (l *opList) take(f func(*Op) bool) *Op {
 	before, op := l.find(f)
 	if op != nil {
@@ -261,7 +259,7 @@ func (l *opList) take(f func(*Op) bool) *Op {
 	return op
 }
 
-// unlink removes op, which follows before; nil: it is the first.
+// unlink removes op, which follows before. If before is nil, op is the first.
 func (l *opList) unlink(before, op *Op) {
 	if before == nil {
 		l.first = op.next
@@ -274,7 +272,7 @@ func (l *opList) unlink(before, op *Op) {
 	op.next = nil
 }
 
-// count tells how many ops of a kind there are.
+// count returns the number of ops of a kind.
 func (l *opList) count(k frameKind) int {
 	n := 0
 	for op := l.first; op != nil; op = op.next {

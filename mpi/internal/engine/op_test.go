@@ -179,7 +179,7 @@ func TestReceiveThatDoesNotFit(t *testing.T) {
 		reason error
 		text   string
 	}{
-		{"longer", tag(1), 3, ErrTruncated, "message longer than the buffer: 4 bytes, and room for 3"},
+		{"longer", tag(1), 3, ErrTruncated, "message longer than the buffer: it has 4 bytes, the buffer has 3"},
 		{"other_element", Call{Seq: 1, Element: 2}, 4, ErrMismatch,
 			"Element:0 Op:0 Algorithm:0}, rank 1 called {Group:1 Seq:1 Count:0 Root:0 Collective:0 Element:2"},
 	}

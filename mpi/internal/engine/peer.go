@@ -7,7 +7,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// peer is what an engine knows of one other rank.
+// peer is the engine's state of one other rank.
 type peer struct {
 	rank    int // in the world
 	control *lane
@@ -16,23 +16,23 @@ type peer struct {
 	posted opList // receives from this rank alone
 	early  *early // messages that came before their receive, oldest first
 	tail   *early // the youngest of them
-	ending error  // its control lane has ended, for this reason, and there may be more on the other
-	err    error  // why nothing will come from it any more; all that came before has been read
+	ending error  // why its control lane has ended; there may still be data on the other lane
+	err    error  // why nothing will come from it any more; everything that came before has been read
 }
 
-// lane is a link with what is under way on it.
+// lane is a link with its state.
 type lane struct {
 	peer       *peer
 	link       transport.Link
-	out        opList // the first may be written in part
+	out        opList // frames to write; the first one may be written in part
 	in         inbound
-	silentEnd  bool // it is memory, which tells nothing of its end
+	silentEnd  bool // it is shared memory, which does not report its end
 	readEnded  bool // nothing more will be read
 	writeEnded bool // nothing more can be written
-	busy       bool // it is among Engine.writing
-	used       bool // something was written, or is to be
+	busy       bool // it is in Engine.writing
+	used       bool // something has been written or queued
 
-	isUnread bool // it is among Engine.unread
+	isUnread bool // it is in Engine.unread
 }
 
 func newPeer(rank int, fabric transport.Fabric) *peer {
@@ -42,7 +42,7 @@ func newPeer(rank int, fabric transport.Fabric) *peer {
 	return p
 }
 
-// lane is the one that frames of a kind go by.
+// lane returns the lane for frames of a kind.
 func (p *peer) lane(k frameKind) *lane {
 	if k.goesByData() {
 		return p.data
@@ -56,8 +56,8 @@ func (p *peer) isDue(h *header) bool {
 	return op != nil
 }
 
-// exhausted reports whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
-// but that nobody waits for the last words of one that was killed.
+// exhausted reports whether nothing more can be expected of a peer whose control lane has ended, because everything that it sent has been
+// read. If the peer was killed, data for which no receive is posted does not count.
 func (p *peer) exhausted() bool {
 	l := p.data
 	switch {

@@ -6,30 +6,30 @@ import (
 	"io"
 )
 
-// readBuffer lets a header and a small payload arrive in one read; the rest of a
-// large payload is read straight into the receiver's buffer.
+// readBuffer is large enough for a header and a small payload to arrive in one read. The rest of a large payload is read directly into the
+// receiver's buffer.
 const readBuffer = 8 << 10
 
-// readAtOnce is how many bytes are taken from a lane before others get their turn: a peer that never stops would
-// otherwise hold the engine for itself.
+// readAtOnce is the number of bytes that are read from a lane before other lanes get their turn. Otherwise a peer that never stops sending
+// would keep the engine for itself.
 const readAtOnce = 1 << 20
 
 // inbound is the frame that is arriving on a lane.
 type inbound struct {
-	buf     []byte // what was read ahead is buf[r:w]
+	buf     []byte // buf[r:w] has been read but not used
 	r, w    int
 	head    header
-	inFrame bool   // head is that of a frame whose payload is not complete
-	stalled bool   // head's payload has nowhere to go until it is received
-	dst     []byte // where the payload goes; nil in a frame of nobody's: it is dropped
+	inFrame bool   // head is the header of a frame whose payload is not complete
+	stalled bool   // there is no memory for head's payload until a receive is posted
+	dst     []byte // where the payload goes; nil if it is dropped
 	got     uint64
-	op      *Op    // whose buffer dst is, or nil
-	early   *early // whose buffer dst is, or nil
-	budget  int    // of the bytes that may still be taken at once
+	op      *Op    // dst is its buffer; or nil
+	early   *early // dst is its buffer; or nil
+	budget  int    // how many more bytes may be read at once
 }
 
-// read takes what there is on the lane, or, unless that is nil, as much of it as makes until done. It tells
-// whether that was anything. mu is held.
+// read reads what has arrived on the lane. If until is not nil, it stops when until is done. It reports whether it has read anything. mu is
+// held.
 func (e *Engine) read(l *lane, until *Op) bool {
 	moved := e.readFrames(l, until)
 	if p := l.peer; p.ending != nil && l == p.data && until == nil && p.exhausted() {
@@ -70,7 +70,7 @@ func (e *Engine) readFrames(l *lane, until *Op) bool {
 			}
 			moved = true
 			if in.w-in.r < headerSize {
-				continue // until there is nothing: the end of the stream may have come with it
+				continue // until there is nothing more: the end of the stream may have come with it
 			}
 		}
 		h, err := decodeHeader((*[headerSize]byte)(in.buf[in.r:]))
@@ -89,7 +89,7 @@ func (e *Engine) readFrames(l *lane, until *Op) bool {
 	return moved
 }
 
-// revisit makes the next look read the lane, as the fabric need not tell of what is left there: it has told already, or it is
+// revisit makes the next look read the lane. The fabric need not announce what is left there, as it has announced it already, or as it is
 // in the buffer.
 func (e *Engine) revisit(l *lane) {
 	if !l.isUnread && (l.in.stalled || l.in.budget <= 0 || l.in.r < l.in.w) {
@@ -101,7 +101,7 @@ func (e *Engine) revisit(l *lane) {
 	}
 }
 
-// fill reads ahead.
+// fill reads into the buffer.
 func (in *inbound) fill(l *lane) (int, error) {
 	if in.buf == nil {
 		in.buf = make([]byte, readBuffer)
@@ -119,7 +119,7 @@ func (in *inbound) fill(l *lane) (int, error) {
 	return n, err
 }
 
-// readPayload takes what there is of the payload, and ends the frame where that was the rest.
+// readPayload reads what has arrived of the payload. If that completes the payload, it ends the frame.
 func (e *Engine) readPayload(l *lane) (bool, error) {
 	in := &l.in
 	moved := false
@@ -151,7 +151,7 @@ func (e *Engine) readPayload(l *lane) (bool, error) {
 	return true, nil
 }
 
-// takeAhead uses what was read ahead.
+// takeAhead uses data in the buffer.
 func (in *inbound) takeAhead() int {
 	have := in.buf[in.r:in.w]
 	if left := in.head.length - in.got; uint64(len(have)) > left {
@@ -164,7 +164,7 @@ func (in *inbound) takeAhead() int {
 	return len(have)
 }
 
-// takeDirect reads past the buffer, which is empty.
+// takeDirect reads from the link. The buffer is empty.
 func (in *inbound) takeDirect(l *lane) (int, error) {
 	if in.dst != nil {
 		if rest := in.dst[in.got:]; len(rest) > len(in.buf)/2 {
@@ -180,7 +180,7 @@ func (in *inbound) takeDirect(l *lane) (int, error) {
 	return in.takeAhead(), nil
 }
 
-// arrive decides what becomes of the frame whose header has just come. mu is held.
+// arrive decides where the frame goes whose header has just come. mu is held.
 func (e *Engine) arrive(l *lane) {
 	in := &l.in
 	h := &in.head
@@ -191,36 +191,36 @@ func (e *Engine) arrive(l *lane) {
 		return
 	}
 	if _, closed := e.closedGroups[h.call.Group]; closed {
-		return // nobody's
+		return // it is dropped
 	}
 	e.route(l)
 }
 
-// admit checks a frame against what this rank has called, before anyone waits for it: ranks
-// that made different calls may both wait for a third, or not at all.
+// admit compares a frame with this rank's calls before any goroutine waits for it: ranks that made different calls may both wait for a
+// third one, or for none.
 func (g *Group) admit(p *peer, h *header) error {
 	rank, member := g.rankOf(p.rank)
 	if !member {
-		return fmt.Errorf("%w: rank %d of all sent to a group that it is not of", ErrProtocol, p.rank)
+		return fmt.Errorf("%w: world rank %d sent to a group that it does not belong to", ErrProtocol, p.rank)
 	}
 	switch {
 	case h.kind != kindCollective || h.call.Seq > g.call.Seq || h.call == g.call:
 		return nil
 	case h.call == g.past[h.call.Seq%pastCalls] && p.isDue(h):
-		return nil // a receive of that call is waited for in a later one
+		return nil // a later call waits for a receive of that call
 	}
 	return g.mismatch(rank, h.call)
 }
 
-// route finds where the payload of a data frame goes: the receive that waits for it, or memory
-// of its own until there is one. It tells whether there was any.
+// route finds the destination of the payload of a data frame: the receive that waits for it or, if there is none yet, memory for an early
+// message. It reports whether there is one.
 func (e *Engine) route(l *lane) bool {
 	in := &l.in
 	h := &in.head
 	in.stalled = false
 	if g := e.groups[h.call.Group]; g != nil {
 		if g.err != nil {
-			return true // nobody's
+			return true // the payload is dropped
 		}
 		if err := g.admit(l.peer, h); err != nil {
 			e.failGroup(g, err)
@@ -240,7 +240,7 @@ func (e *Engine) route(l *lane) bool {
 	return true
 }
 
-// matching finds the receive that waits for a frame, the one first posted, and takes it off its list.
+// matching returns the receive for a frame, the one that was posted first, and removes it from its list. It returns nil if there is none.
 func (e *Engine) matching(p *peer, h *header) *Op {
 	wanted := func(op *Op) bool { return op.matches(h) }
 	before, op := p.posted.find(wanted)
@@ -256,7 +256,7 @@ func (e *Engine) matching(p *peer, h *header) *Op {
 	return op
 }
 
-// routeTo leads the payload into the op's buffer, if it fits.
+// routeTo directs the payload into the op's buffer, if it fits.
 func (e *Engine) routeTo(l *lane, op *Op) bool {
 	in := &l.in
 	if err := op.accept(&in.head); err != nil {
@@ -268,14 +268,14 @@ func (e *Engine) routeTo(l *lane, op *Op) bool {
 	return true
 }
 
-// accept checks that what a frame announces is what the receive can take.
+// accept checks that the receive can take the frame.
 func (op *Op) accept(h *header) error {
 	have, size := uint64(len(op.buf)), h.length
 	switch {
 	case op.kind == kindMessage && op.call.Element != h.call.Element:
 		return ErrMismatch
 	case op.kind == kindMessage && size > have:
-		return fmt.Errorf("%w: %d bytes, and room for %d", ErrTruncated, size, have)
+		return fmt.Errorf("%w: it has %d bytes, the buffer has %d", ErrTruncated, size, have)
 	case op.kind == kindCollective && size != have:
 		return ErrMismatch
 	}
@@ -283,7 +283,7 @@ func (op *Op) accept(h *header) error {
 	return nil
 }
 
-// refuse fails a receive that a frame does not fit, and its group with it.
+// refuse fails a receive that a frame does not fit, and its group.
 func (e *Engine) refuse(op *Op, p *peer, h *header, err error) {
 	g := op.group
 	rank, _ := g.rankOf(p.rank)
@@ -292,7 +292,7 @@ func (e *Engine) refuse(op *Op, p *peer, h *header, err error) {
 		err = &PeerError{Rank: rank, Err: err}
 	case op.kind == kindMessage:
 		err = Mismatch(g.rank, rank, op.call, h.call, e.options.Describe, e.options.DescribeFully)
-	default: // the same call, but for counts that are each rank's own
+	default: // the calls are equal, but not the counts, which each rank chooses itself
 		err = MismatchOfLengths(g.rank, rank, op.call, uint64(len(op.buf)), h.length, e.options.Describe)
 	}
 	e.failGroup(g, err)
@@ -303,7 +303,7 @@ func (e *Engine) refuse(op *Op, p *peer, h *header, err error) {
 func (e *Engine) finish(l *lane) {
 	in := &l.in
 	head, dst, op, m := in.head, in.dst, in.op, in.early
-	in.dst, in.op, in.early = nil, nil, nil // receiveControl may go on to the next frame
+	in.dst, in.op, in.early = nil, nil, nil // receiveControl may read the next frame
 	switch {
 	case op != nil:
 		e.complete(op, nil)

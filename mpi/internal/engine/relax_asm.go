@@ -2,6 +2,6 @@
 
 package engine
 
-// relax makes a polling core let go of the line that it polls for some ten cycles. One that reads it without end takes it away from
-// the core that is about to write there: an exchange of flags between two cores then takes 60 ns instead of 36 (AMD Zen 4).
+// relax pauses a polling core for some ten cycles. A core that reads a cache line without pause takes it away from the core that is about
+// to write there: an exchange of flags between two cores then takes 60 ns instead of 36 (AMD Zen 4).
 func relax()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait returns when the op is done. Where ctx ends first, or the rank waited for makes no progress for
-// the time-out, the group fails.
+// Wait returns when the op is done. If ctx ends first, or if the rank that it waits for makes no progress within the time-out, the group
+// fails.
 func (g *Group) Wait(ctx context.Context, op *Op) error {
 	if !op.Done() {
 		g.e.wait(ctx, g, op, nil)
@@ -19,7 +19,7 @@ func (g *Group) Wait(ctx context.Context, op *Op) error {
 	return op.err
 }
 
-// Await returns when ready tells so; others change what it looks at, and then call Notify.
+// Await returns when ready returns true. Other ranks change what ready looks at, and then call Notify.
 func (g *Group) Await(ctx context.Context, ready func() bool) error {
 	if ready() {
 		return nil
@@ -27,8 +27,8 @@ func (g *Group) Await(ctx context.Context, ready func() bool) error {
 	return g.e.wait(ctx, g, nil, ready)
 }
 
-// Watch is Await for who can do without: the end of ctx, which must have one, is an error that does not break the group, and there
-// is no other time-out.
+// Watch is Await for a caller that can do without the condition. The end of ctx is an error that does not break the group. ctx must have an
+// end, because there is no other time-out.
 func (g *Group) Watch(ctx context.Context, ready func() bool) error {
 	if ready() {
 		return nil
@@ -36,7 +36,7 @@ func (g *Group) Watch(ctx context.Context, ready func() bool) error {
 	return g.e.sleep(ctx, g, nil, ready, false)
 }
 
-// Notify wakes the group's ranks that sleep in an Await, so that they look again.
+// Notify wakes the ranks of the group that sleep in an Await, so that they call ready again.
 func (g *Group) Notify() {
 	g.e.nudging.RLock()
 	defer g.e.nudging.RUnlock()
@@ -60,27 +60,25 @@ func (g *Group) Poll(op *Op) {
 	g.e.poll(op)
 }
 
-// How often a rank that polls does other things, in polls: of a link, which is mostly a system call, and of a condition, which
-// is a look at memory.
+// How often a polling rank does other things, in polls. Polling an op mostly takes a system call; polling a condition looks at memory.
 const (
-	opClock, readyClock = 4, 512   // look at the clock, and give the core away if that is due
+	opClock, readyClock = 4, 512   // look at the clock, and yield the core if it is time
 	opLook, readyLook   = 64, 2048 // look at all links
 
-	// crowdedClock takes their place where ranks share cores: whom this one waits for may wait for the core.
+	// crowdedClock replaces opClock and readyClock if ranks share cores: the rank that this one waits for may wait for the core.
 	crowdedClock = 4
 
-	// unsharedSpin is how long a rank polls as if nobody else wanted its core.
+	// unsharedSpin is how long a rank polls as if nobody else needed its core.
 	unsharedSpin = time.Microsecond
 
-	// goSched is how often, in looks at the clock, it also lets other goroutines of this process on: those may be what others wait for.
+	// goSched is how often, in looks at the clock, it also lets other goroutines of this process run, for which other ranks may wait.
 	goSched = 16
 )
 
-// wait returns when op is done, or ready tells so, or the group has failed, and gives
-// the group's error then.
+// wait returns when op is done, when ready returns true, or when the group has failed. In the last case it returns the group's error.
 //
-// A rank that waits first polls: a message takes a tenth of the time that it takes to wake a sleeper. It
-// soon gives up, as the core may be wanted by whom it waits for.
+// A waiting rank polls first: receiving a message that way takes a tenth of the time of waking a sleeper. It soon stops polling, because
+// the rank that it waits for may need the core.
 func (e *Engine) wait(ctx context.Context, g *Group, op *Op, ready func() bool) error {
 	if e.policy.Spin > 0 && e.spin(ctx, g, op, ready) {
 		return nil
@@ -88,7 +86,7 @@ func (e *Engine) wait(ctx context.Context, g *Group, op *Op, ready func() bool) 
 	return e.sleep(ctx, g, op, ready, true)
 }
 
-// waitIsOver tells whether there is nothing more to wait for.
+// waitIsOver reports whether op is done or, if op is nil, whether ready returns true.
 func waitIsOver(op *Op, ready func() bool) bool {
 	if op != nil {
 		return op.Done()
@@ -96,7 +94,7 @@ func waitIsOver(op *Op, ready func() bool) bool {
 	return ready()
 }
 
-// spin polls for as long as the fabric's policy allows, and tells whether that was enough.
+// spin polls for as long as the fabric's policy allows, and reports whether the wait is over.
 func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) bool {
 	clock, look := readyClock, readyLook
 	if op != nil {
@@ -135,7 +133,7 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 	return true
 }
 
-// tryPoll polls, unless another goroutine drives the links just now.
+// tryPoll calls poll, unless another goroutine drives the links at the moment.
 func (e *Engine) tryPoll(op *Op) {
 	if e.mu.TryLock() {
 		e.poll(op)
@@ -143,7 +141,7 @@ func (e *Engine) tryPoll(op *Op) {
 	}
 }
 
-// tryLook looks, unless another goroutine drives the links just now.
+// tryLook calls look, unless another goroutine drives the links at the moment.
 func (e *Engine) tryLook() {
 	if e.mu.TryLock() {
 		e.look()
@@ -151,7 +149,7 @@ func (e *Engine) tryLook() {
 	}
 }
 
-// poll looks for what op waits for. mu is held.
+// poll drives the links on which op depends. mu is held.
 func (e *Engine) poll(op *Op) {
 	if op.Done() {
 		return
@@ -159,19 +157,19 @@ func (e *Engine) poll(op *Op) {
 	if op.recv && op.peer != Any {
 		until := op
 		if e.attended() {
-			until = nil // what is left for others in the buffer would wake nobody
+			until = nil // data of others left in the buffer would not wake them
 		}
 		e.read(e.peers[op.peer].data, until)
 	} else if op.recv {
 		e.look()
 	}
 	if len(e.writing) > 0 && !op.Done() {
-		e.flushAll(!op.recv) // what has been put off is not to hold up a receive
+		e.flushAll(!op.recv) // frames of writeLater are not to delay a receive
 	}
 }
 
-// sleep waits until the attendant finds the waiting to be over, the context ends, or nothing has moved
-// for the time-out. If the end of the context is not fatal to the group, it is the error, and nothing else.
+// sleep waits until the attendant finds that the wait is over, the context ends, or nothing has moved for the time-out. If fatal is not
+// set, the end of the context is an error that does not break the group, and there is no other time-out.
 func (e *Engine) sleep(ctx context.Context, g *Group, op *Op, ready func() bool, fatal bool) error {
 	w := e.register(g, op, ready, fatal)
 	if w == nil {
@@ -192,10 +190,10 @@ func (e *Engine) sleep(ctx context.Context, g *Group, op *Op, ready func() bool,
 				e.release(w)
 				return ctx.Err()
 			}
-			g.giveUp(w, fmt.Errorf("waited%s until %w", g.forWhom(op), contextError(ctx)))
+			g.giveUp(w, fmt.Errorf("canceled while waiting%s: %w", g.forWhom(op), contextError(ctx)))
 		case <-w.timer.C:
 			if !fatal {
-				continue // only ctx ends this wait
+				continue // only the end of ctx ends this wait
 			}
 			if now := g.progress(op); now != before {
 				before = now
@@ -205,14 +203,14 @@ func (e *Engine) sleep(ctx context.Context, g *Group, op *Op, ready func() bool,
 			g.giveUp(w, g.timeout(op))
 		}
 		if !e.unregister(w) {
-			<-w.woken // the failure has woken it
+			<-w.woken // the failure has woken the waiter
 		}
 		e.release(w)
 		return e.outcome(g, op, ready)
 	}
 }
 
-// outcome is the error of a wait that is over.
+// outcome returns the error of a wait that is over.
 func (e *Engine) outcome(g *Group, op *Op, ready func() bool) error {
 	if op != nil {
 		return op.err
@@ -223,7 +221,7 @@ func (e *Engine) outcome(g *Group, op *Op, ready func() bool) error {
 	return g.Err()
 }
 
-// giveUp fails the group, unless the waiting has just come to its end.
+// giveUp fails the group, unless the wait has just ended.
 func (g *Group) giveUp(w *waiter, err error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -232,7 +230,7 @@ func (g *Group) giveUp(w *waiter, err error) {
 	}
 }
 
-// forWhom names the rank that op waits for.
+// forWhom names the rank for which op waits, for errors.
 func (g *Group) forWhom(op *Op) string {
 	if op == nil || op.peer == Any {
 		return ""
@@ -241,7 +239,7 @@ func (g *Group) forWhom(op *Op) string {
 	return fmt.Sprintf(" for rank %d", rank)
 }
 
-// progress counts what has moved for op.
+// progress returns how much has moved for op.
 func (g *Group) progress(op *Op) int {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -251,7 +249,7 @@ func (g *Group) progress(op *Op) int {
 	return op.moved
 }
 
-// contextError is ctx's error, and its cause where that says more.
+// contextError returns ctx's error, with its cause if that says more.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {
@@ -260,19 +258,19 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// waiter is a goroutine that sleeps until something is over.
+// waiter is a goroutine that sleeps until op is done or ready returns true.
 type waiter struct {
 	group  *Group
-	op     *Op         // or
-	ready  func() bool // what it sleeps for
-	next   *waiter     // another that sleeps for op
-	fatal  bool        // if that does not come, the group fails
-	asleep bool        // it is among Engine.sleepers
+	op     *Op
+	ready  func() bool // if op is nil
+	next   *waiter     // another waiter for op
+	fatal  bool        // if the wait does not end in time, the group fails
+	asleep bool        // it is in Engine.sleepers
 	woken  chan struct{}
 	timer  *time.Timer
 }
 
-// register puts the caller among the sleepers; nil: there is nothing to sleep for any more.
+// register adds the caller to the sleepers. It returns nil if the wait is over already.
 func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *waiter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -306,7 +304,7 @@ func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *wait
 	return w
 }
 
-// unregister takes w from among the sleepers, and tells whether it was still there.
+// unregister removes w from the sleepers, and reports whether it was still there.
 func (e *Engine) unregister(w *waiter) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -321,7 +319,7 @@ func (e *Engine) unregister(w *waiter) bool {
 	return true
 }
 
-// unhook takes w from among those that sleep for the op.
+// unhook removes w from the waiters of the op.
 func (op *Op) unhook(w *waiter) {
 	for at := &op.waits; *at != nil; at = &(*at).next {
 		if *at == w {
@@ -331,7 +329,7 @@ func (op *Op) unhook(w *waiter) {
 	}
 }
 
-// release keeps a waiter that is awake for the next sleep.
+// release keeps a waiter that is awake, to be used again.
 func (e *Engine) release(w *waiter) {
 	w.timer.Stop()
 	e.mu.Lock()
@@ -350,14 +348,13 @@ func (e *Engine) wake(w *waiter) {
 	w.woken <- struct{}{}
 }
 
-// wakeReady wakes those whose condition has come true. mu is held.
+// wakeReady wakes waiters whose condition has become true. mu is held.
 func (e *Engine) wakeReady() { e.wakeIf(func(w *waiter) bool { return w.ready() }) }
 
-// wakeGroup wakes those that wait for a condition of a group that has failed; who waits for an op is
-// woken with it. mu is held.
+// wakeGroup wakes waiters for conditions of a group that has failed. Waiters for an op are woken when the op ends. mu is held.
 func (e *Engine) wakeGroup(g *Group) { e.wakeIf(func(w *waiter) bool { return w.group == g }) }
 
-// wakeIf wakes those that sleep for a condition and that f chooses. mu is held.
+// wakeIf wakes waiters for a condition for which f returns true. mu is held.
 func (e *Engine) wakeIf(f func(*waiter) bool) {
 	for i := 0; i < len(e.sleepers); {
 		if w := e.sleepers[i]; w.ready != nil && f(w) {

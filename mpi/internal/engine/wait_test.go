@@ -77,7 +77,7 @@ func TestAwaitTimesOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) })
-		wantPeer(t, err, 2, ErrTimeout, "rank 2: no progress for 100ms: it has called nothing yet")
+		wantPeer(t, err, 2, ErrTimeout, "rank 2: no progress for 100ms: it has not made a call yet")
 	}, overBoth)
 }
 
@@ -242,7 +242,7 @@ func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 				if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
 					t.Errorf("got %v, want the context's error and its cause", err)
 				}
-				wantText(t, err, "waited for rank 1 until context canceled: the user said so")
+				wantText(t, err, "canceled while waiting for rank 1: context canceled: the user said so")
 				if when == "in_the_payload" { // the rest of it is nobody's, and what follows is received
 					other, p := w.join(0, 90, all(2)), w.puppets[1]
 					sent := make(chan struct{})
@@ -263,7 +263,7 @@ func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 					return
 				}
 				err = within(t, func() error { return receive(t.Context(), w.groups[1], 0, 2, nil) })
-				wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: call #0 a: waited for rank 1 until context canceled: the user said so")
+				wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: call #0 a: canceled while waiting for rank 1: context canceled: the user said so")
 			})
 		})
 	}

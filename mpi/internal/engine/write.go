@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// pieceBytes is how much a rank that shares its core writes on one link before it turns to the next, as long as it also receives: what one
-// packet of loopback, whose MTU is 64 KiB, takes together with the frame's header. So all peers have something to read early, and what they
-// send meanwhile is read while it is in the cache. Measured with 4 ranks on 2 cores and 2 MiB: an all-to-all takes 0.6 to 0.8 of the time.
-// Where each rank has a core, whole frames are faster: 0.8 of the time.
+// pieceBytes is how much a rank that shares its core writes on one link before it turns to the next one, as long as it also receives. With
+// the frame's header, it is what one packet of the loopback interface holds, whose MTU is 64 KiB. So all peers have something to read
+// early, and what they send meanwhile is read while it is in the cache. Measured with 4 ranks on 2 cores and 2 MiB: an all-to-all takes 0.6
+// to 0.8 of the time. If each rank has a core, whole frames are faster: they take 0.8 of the time.
 const pieceBytes = 56 << 10
 
-// write sends the op's frame, or queues what of it the link does not take at once. mu is held.
+// write writes the op's frame, and queues what the link does not take at once. mu is held.
 func (e *Engine) write(l *lane, op *Op) {
 	if !e.queue(l, op) {
 		return
@@ -32,7 +32,7 @@ func (e *Engine) writeLater(l *lane, op *Op) {
 	}
 }
 
-// queue puts the op's frame at the end of its lane and reports whether it did. If the lane is shut, it ends the op.
+// queue appends the op's frame to its lane, and reports whether it did. If the lane cannot be written any more, it ends the op.
 func (e *Engine) queue(l *lane, op *Op) bool {
 	if l.writeEnded {
 		e.endWrite(op)
@@ -51,7 +51,7 @@ func (e *Engine) writeOn(l *lane) {
 	}
 }
 
-// flush writes what the link takes of what is queued, up to about limit bytes, and reports whether that was anything.
+// flush writes queued frames, up to about limit bytes, until the link takes no more. It reports whether the link took anything.
 func (e *Engine) flush(l *lane, limit int) bool {
 	moved := false
 	for op := l.out.first; op != nil && limit > 0; op = l.out.first {
@@ -84,8 +84,8 @@ func (e *Engine) flush(l *lane, limit int) bool {
 	return moved
 }
 
-// flushAll writes what is queued and had no room on its link: a piece on each link, or, if all is set, as much as the links take and also
-// what writeLater has queued. It reports whether a link took anything.
+// flushAll writes queued frames that had no room on their links: a piece on each link or, if all is set, as much as the links take. If all
+// is set, it also writes the frames of writeLater. It reports whether a link took anything.
 func (e *Engine) flushAll(all bool) bool {
 	limit := e.piece
 	if all {
@@ -109,14 +109,14 @@ func (e *Engine) flushAll(all bool) bool {
 	return moved
 }
 
-// endWriting ends a lane that cannot be written any more, for the given reason. What can still be read says more.
+// endWriting ends a lane that cannot be written any more, for the given reason. Data that can still be read may give a better reason.
 func (e *Engine) endWriting(l *lane, err error) {
 	l.writeEnded = true
 	e.read(l.peer.control, nil)
 	e.read(l.peer.data, nil)
 	switch {
 	case l.peer.ending != nil:
-	case l.readEnded: // it has ended, and said no more
+	case l.readEnded: // it has ended without giving a reason
 		e.end(l.peer, lost(err))
 	default:
 		e.endOf(l, lost(err))
@@ -124,7 +124,7 @@ func (e *Engine) endWriting(l *lane, err error) {
 	e.stopWriting(l)
 }
 
-// stopWriting ends all sends of a lane: nobody will read it.
+// stopWriting ends all sends of a lane, because nobody will read them.
 func (e *Engine) stopWriting(l *lane) {
 	l.writeEnded = true
 	for l.out.first != nil {
@@ -132,9 +132,9 @@ func (e *Engine) stopWriting(l *lane) {
 	}
 }
 
-// endWrite ends a send whose lane is shut.
+// endWrite ends a send whose lane cannot be written any more.
 func (e *Engine) endWrite(op *Op) {
-	if op.group == nil { // a frame of the engine's own
+	if op.group == nil { // a control frame
 		e.complete(op, ErrLost)
 		return
 	}
