@@ -6,16 +6,16 @@ import (
 	"unsafe"
 )
 
-// MaxRanks is the largest group of one Node: each rank has a cache line of a chunk.
+// MaxRanks is the largest group of one Node: in a chunk, each rank has a cache line.
 const MaxRanks = chunkSize / line
 
 const (
-	inlineSize = 32 << 10  // a rank's data of one call without staging
-	chunkSize  = 128 << 10 // a rank's data of one step of a staged call; with depth, small enough for the L2 cache
-	depth      = 3         // chunks that a rank has in staging; see Node.passChunks
-	wordSize   = 16        // data that travels in the line of a slot
+	inlineSize = 32 << 10  // a rank's inline data of one call
+	chunkSize  = 128 << 10 // a rank's data of one step of a staged call; depth of them fit in the L2 cache
+	depth      = 3         // the number of chunks in a rank's staging memory; see Node.passChunks
+	wordSize   = 16        // the data that fits in the cache line of a slot
 
-	// places is how many calls have a slot and inline data of their own, one after another; see Node.
+	// places is the number of calls in a row that have their own slot and inline data; see Node.
 	places = 4
 
 	inlineAt = 4 << 10
@@ -25,39 +25,39 @@ const (
 	AreaSize = stagesAt + depth*chunkSize
 )
 
-// area is one rank's segment. Only that rank writes there, but for the results of a reduction, which others leave in its stages and
-// inline.
+// area is one rank's segment. Only that rank writes to it, except that other ranks leave results of reductions in its stages and its inline
+// memory.
 type area struct {
 	slots    [places]*slot
-	words    [places][]byte // theirs
+	words    [places][]byte // slot.word of each slot
 	inline   [places][]byte
 	counters *[counterKinds]counter
 	stages   [depth][]byte
 }
 
-// slot is what a rank says at the start of a call, in one cache line. The flag is set last.
+// slot is what a rank publishes at the start of a call, in one cache line. The flag is set last.
 //
-// Others poll for the line, so that it is with them when its rank comes to write: a load from it, even that by which the compiler makes
-// sure of a pointer, would cost that rank as much again as the first store. So the field that is written first is first, and no pointer is
-// made to word but by newArea.
+// Other ranks poll the line, so their cores have it when its rank writes to it. A load from it would cost that rank as much again as the
+// first store, even a load by which the compiler checks a pointer. So the field that is written first comes first, and only newArea makes
+// pointers to word.
 type slot struct {
 	fingerprint Fingerprint
-	ref         uint64         // of a registered buffer, 0: none
-	word        [wordSize]byte // the data, where it is no longer
+	ref         uint64         // the reference to a registered buffer; 0: none
+	word        [wordSize]byte // the data, if it is not longer
 	flag        atomic.Uint64  // the number of the call
 }
 
-// counter counts steps. It only ever grows, and has a line of its own.
+// counter counts steps. It never decreases, and has a line of its own.
 type counter struct {
 	atomic.Uint64
 	_ [2*line - 8]byte
 }
 
-// newArea lays out a segment. Slots are two lines apart as some processors fetch lines in pairs.
+// newArea lays out a segment. Slots are two lines apart, because some processors fetch lines in pairs.
 func newArea(s *Segment) (area, error) {
 	mem := s.Bytes()
 	if len(mem) < AreaSize {
-		return area{}, fmt.Errorf("an area of %d bytes, not %d", len(mem), AreaSize)
+		return area{}, fmt.Errorf("the segment has %d bytes, fewer than %d", len(mem), AreaSize)
 	}
 	a := area{counters: (*[counterKinds]counter)(unsafe.Pointer(&mem[2*line*places]))}
 	for i := range a.slots {
@@ -71,7 +71,7 @@ func newArea(s *Segment) (area, error) {
 	return a, nil
 }
 
-// data is where n bytes of a call are: in the line that has the flag, if they fit there.
+// data returns the memory for n bytes of a call: in the line that has the flag if they fit there, or else in the inline memory.
 func (a *area) data(place uint64, n int) []byte {
 	if n <= wordSize {
 		return a.words[place][:n]
@@ -80,15 +80,15 @@ func (a *area) data(place uint64, n int) []byte {
 }
 
 const (
-	// directFrom is the length in bytes from which buffers go directly where they can: below, the second exchange of
+	// directFrom is the length in bytes from which ranks work directly in buffers if they can. For shorter buffers, the second exchange of
 	// flags costs more than the copy saves.
 	directFrom = 8 << 10
 
-	refBits    = 48 // of a reference that are the offset; the others are the region, from 1
+	refBits    = 48 // the bits of a reference that are the offset; the other bits are the region, from 1
 	maxRegions = 1<<(64-refBits) - 2
 )
 
-// refOf finds buf in this rank's registered segments.
+// refOf returns the reference to buf in this rank's registered segments, or 0.
 func (n *Node) refOf(buf []byte) uint64 {
 	if len(buf) < directFrom {
 		return 0
@@ -103,7 +103,7 @@ func (n *Node) refOf(buf []byte) uint64 {
 	return 0
 }
 
-// reach is refOf for what the others only read: what is in no segment, they may read in this rank's own memory, if reads is set.
+// reach is refOf for buffers that the others only read. If reads is set, they may also read buffers in this rank's own memory.
 func (n *Node) reach(buf []byte, reads bool) uint64 {
 	ref := n.refOf(buf)
 	if address := addressOf(buf); ref == 0 && n.readable && reads && address>>refBits == 0 {
@@ -112,7 +112,7 @@ func (n *Node) reach(buf []byte, reads bool) uint64 {
 	return ref
 }
 
-// way is how the data of a call goes.
+// way says how the data of a call travels.
 type way int
 
 const (
@@ -121,7 +121,7 @@ const (
 	staged
 )
 
-// residence is where the buffers of a call may be.
+// residence says where the buffers of a call may be.
 type residence bool
 
 const (
@@ -129,8 +129,8 @@ const (
 	anywhere   residence = true  // there, or in the rank's own memory, which other ranks can only read
 )
 
-// choose finds the way of a call in which rank r shares length(r) bytes, of elements of size bytes. fits tells that data was
-// given inline by those whose buffer cannot be reached. As all ranks see the same slots, they choose alike.
+// choose returns the way of a call in which rank r shares length(r) bytes, with elements of size bytes. fits says that ranks whose buffers
+// cannot be reached have given their data inline. All ranks see the same slots, so they make the same choice.
 func (n *Node) choose(length func(r int) int, size int, fits bool, in residence) (way, error) {
 	reachable := 0
 	for r := range n.ranks {
@@ -151,8 +151,8 @@ func (n *Node) choose(length func(r int) int, size int, fits bool, in residence)
 	return staged, nil
 }
 
-// resolve checks rank r's reference to a buffer, and notes where that is: a view of it, or else its address in that rank's memory, which is
-// checked when it is read.
+// resolve checks rank r's reference to a buffer, and stores where the buffer is: as a view of it, or else as its address in that rank's
+// memory, which is checked when it is read.
 func (n *Node) resolve(r, length, size int, in residence) error {
 	state := &n.ranks[r]
 	region, offset := state.ref>>refBits, state.ref&(1<<refBits-1)

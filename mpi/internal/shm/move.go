@@ -2,8 +2,8 @@ package shm
 
 import "ddpbatch/mpi/internal/algorithm"
 
-// Broadcast copies root's buf to the others. Where they can reach it, they copy it from there. Where it goes inline, they wait for root
-// alone, and root for nobody.
+// Broadcast copies root's buf to the other ranks. If they can reach root's buf, they copy it from there. If it travels inline, they wait
+// only for root, and root waits for no rank.
 func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
 	fits := len(buf) <= copyLimit
 	var ref uint64
@@ -28,7 +28,7 @@ func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int
 	return nil
 }
 
-// inlineIf returns data if this rank gives data inline, and nil otherwise.
+// inlineIf returns data if gives is set, and nil otherwise.
 func inlineIf(data []byte, gives bool) []byte {
 	if gives {
 		return data
@@ -66,7 +66,7 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 	})
 }
 
-// AllGather fills all blocks of out: block i, from at[i] to at[i+1], with rank i's in, which may be there already.
+// AllGather fills in all blocks of out. Block i, from at[i] to at[i+1], is rank i's in, which may already be that block of out.
 func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, out []byte, at []int, in []byte) error {
 	longest := longestBlock(at)
 	fits, reads := longest <= copyLimit, longest >= readFrom
@@ -109,8 +109,8 @@ func (n *Node) allGatherStaged(w Waiter, out []byte, at []int, in []byte, longes
 	})
 }
 
-// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out have the same length, a whole number
-// of equal blocks, and do not overlap. Block i is from at[i] to at[i+1].
+// AllToAll sends block i of in to rank i, which receives it as the block of this rank in its out. in and out have the same length, a whole
+// number of equal blocks, and do not overlap. Block i is from at[i] to at[i+1].
 func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte, at []int) error {
 	fits, ref := len(in) <= inlineSize, n.reach(in, len(in) >= readFrom*len(n.ranks))
 	if fits && ref == 0 {
@@ -152,10 +152,10 @@ func (n *Node) allToAllStaged(w Waiter, out, in []byte, at []int) error {
 	})
 }
 
-// stagedBlock is how much of each block a stage has room for.
+// stagedBlock returns how much of each block fits in a stage.
 func (n *Node) stagedBlock() int { return chunkSize / len(n.ranks) / line * line }
 
-// stageBlocks stages a round's piece, of size bytes, of each block that is another rank's.
+// stageBlocks stages a round's piece, of size bytes, of each block for another rank.
 func (n *Node) stageBlocks(in []byte, at []int, round, size int) {
 	for r := range n.ranks {
 		if r != n.rank {
@@ -165,8 +165,8 @@ func (n *Node) stageBlocks(in []byte, at []int, round, size int) {
 	}
 }
 
-// Scatter copies each block of root's in into the out of its rank; all have the length of out. Block r is in[at[r]:at[r+1]]. out may be
-// root's own block. Root waits for nobody if all the others' blocks fit inline.
+// Scatter copies each block of root's in to the out of its rank. All blocks have the length of out. Block r is in[at[r]:at[r+1]]. out may
+// be root's own block. Root waits for no rank if the blocks of the others fit inline together.
 func (n *Node) Scatter(w Waiter, p algorithm.Port, fingerprint Fingerprint, out, in []byte, at []int, root int) error {
 	size, others := len(out), len(n.ranks)-1
 	switch {
@@ -189,7 +189,7 @@ func (n *Node) Scatter(w Waiter, p algorithm.Port, fingerprint Fingerprint, out,
 	return nil
 }
 
-// giveOthers puts this rank's blocks for the others inline, for the call to come: one after another, without its own. Block r is
+// giveOthers stores this rank's blocks for the others inline, for the next call, one after another, without its own block. Block r is
 // in[at[r]:at[r+1]].
 func (n *Node) giveOthers(in []byte, at []int) {
 	before, after := in[:at[n.rank]], in[at[n.rank+1]:]
@@ -198,7 +198,7 @@ func (n *Node) giveOthers(in []byte, at []int) {
 	copy(to[len(before):], after)
 }
 
-// givenBy is the block for this rank among those that another one has put inline by giveOthers, with the same bounds.
+// givenBy returns the block for this rank that another rank has stored with giveOthers, with the same bounds.
 func (n *Node) givenBy(r int, at []int) []byte {
 	own := at[r+1] - at[r]
 	from, to := at[n.rank], at[n.rank+1]
@@ -208,8 +208,8 @@ func (n *Node) givenBy(r int, at []int) []byte {
 	return n.ranks[r].data(n.place(), at[len(n.ranks)]-own)[from:to]
 }
 
-// Gather copies each rank's in to its block of root's out; all have the length of in. Block r is out[at[r]:at[r+1]]. in may be root's own
-// block. The others wait for nobody if a block fits inline.
+// Gather copies each rank's in to its block of root's out. All have the length of in. Block r is out[at[r]:at[r+1]]. in may be root's own
+// block. The other ranks wait for no rank if a block fits inline.
 func (n *Node) Gather(w Waiter, p algorithm.Port, fingerprint Fingerprint, out []byte, at []int, in []byte, root int) error {
 	if len(in) > inlineSize {
 		return n.GatherV(w, p, fingerprint, out, at, in, root)
@@ -229,14 +229,14 @@ func (n *Node) Gather(w Waiter, p algorithm.Port, fingerprint Fingerprint, out [
 	return nil
 }
 
-// copyLimit is the longest block that is copied inline: staged, the ranks copy longer ones at once.
+// copyLimit is the longest block that is copied inline. Longer ones are staged, because the ranks then copy at the same time.
 const copyLimit = 16 << 10
 
-// copyPiece is how much of a block is staged in a round: little of a short one, so that the ranks soon copy at
-// the same time, and more of a long one, for fewer waits.
+// copyPiece returns how much of a block is staged in a round. For a short block it is little, so that the ranks soon copy at the same time.
+// For a long one it is more, so that there are fewer waits.
 func copyPiece(length int) int { return roundUp(min(max(copyLimit, length/16), chunkSize)) }
 
-// block is block i of buf. It ends where it does, for append cannot be meant.
+// block returns block i of buf. Its capacity ends with it, so that append cannot write beyond it.
 func block(buf []byte, at []int, i int) []byte { return buf[at[i]:at[i+1]:at[i+1]] }
 
 func longestBlock(at []int) int {
@@ -247,13 +247,12 @@ func longestBlock(at []int) int {
 	return longest
 }
 
-// passChunks runs rounds in which every rank fills a chunk of its staging, if it has something to give, and then reads the
-// others' chunks of that round.
+// passChunks runs rounds. In each one, every rank fills a chunk of its staging memory, if it has data to give, and then reads the others'
+// chunks of that round.
 //
-// When a rank fills chunk c+1, all others have filled chunk c, which they do after they have read
-// chunk c-2: that is the one that lay in the same place. So depth is 3, and a rank never waits for the
-// reading itself. The first chunk of a call may be filled at once, as the other ranks are in the call,
-// and so are past the one before it.
+// When a rank fills chunk c+1, all others have filled chunk c. They do that after they have read chunk c-2, which was in the same place as
+// chunk c+1. So depth is 3, and a rank never waits until others have read. The first chunk of a call may be filled at once, because the
+// other ranks are in the call, and so have finished the call before it.
 func (n *Node) passChunks(w Waiter, rounds int, fill, read func(round int)) error {
 	base := n.counts[filled]
 	for round := range rounds {
@@ -273,18 +272,18 @@ func (n *Node) passChunks(w Waiter, rounds int, fill, read func(round int)) erro
 	return nil
 }
 
-// stage is bytes from to to of rank r's chunk of a round.
+// stage returns the bytes [from:to] of rank r's chunk of a round.
 func (n *Node) stage(r, round, from, to int) []byte {
 	return n.ranks[r].stages[round%depth][from:to]
 }
 
-// window is the part of a block that a round takes: bytes round*piece and on, at most piece of them.
+// window returns the part of a block that belongs to a round: at most piece bytes from round*piece on.
 func window(block []byte, round, piece int) []byte {
 	from := min(round*piece, len(block))
 	return block[from:min(from+piece, len(block))]
 }
 
-// roundsOf is how many windows of piece bytes cover length bytes.
+// roundsOf returns the number of windows of piece bytes that cover length bytes.
 func roundsOf(length, piece int) int { return (length + piece - 1) / piece }
 
 func roundUp(length int) int { return (length + line - 1) / line * line }

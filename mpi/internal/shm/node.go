@@ -6,32 +6,33 @@ import (
 	"math/bits"
 )
 
-// Node is one rank's part in the collectives of a group whose ranks all share memory. Its calls
-// are collective: all ranks make the same ones in the same order, with the same lengths, but for those whose names end with V. A Node is
-// for one goroutine at a time. No call allocates.
+// Node is one rank's part in the collectives of a group whose ranks all share memory. Its calls are collective: all ranks make the same
+// ones in the same order, with the same lengths, except for calls whose names end with V. A Node is for one goroutine at a time. Calls do
+// not allocate.
 //
-// Every call begins with a line of its own in memory, which holds the caller's Fingerprint: no data of a rank is touched before its
-// fingerprint has been compared, and those of all ranks are, so that there is a FingerprintError on every rank if they differ. Data
-// goes one of three ways, which all ranks choose alike:
+// Every call begins with a cache line that holds the caller's Fingerprint. A rank compares a fingerprint before it uses any data of that
+// rank, and all fingerprints are compared. So every rank gets a FingerprintError if they differ. Data travels in one of three ways, which
+// is the same on all ranks:
 //
-//   - inline: short data lies beside the fingerprints, and each rank takes what it needs, or, of what is to be reduced and not very
-//     short, combines a part, and leaves the result there;
-//   - direct: where all ranks' buffers are in registered segments, they read and write
-//     each other's; Broadcast, AllGather and AllToAll also read what is in a rank's own memory, where the kernel lets them;
-//   - staged: else buffers pass in chunks through memory that stays in the cache.
+//   - inline: short data is stored beside the fingerprints, and each rank takes what it needs. In a reduction of data that is not very
+//     short, each rank combines a part, and leaves the result there;
+//   - direct: if all ranks' buffers are in registered segments, they read and write each other's buffers. Broadcast, AllGather and AllToAll
+//     also read data in a rank's own memory, if the kernel allows it;
+//   - staged: otherwise buffers pass in chunks through memory that stays in the cache.
 //
-// The calls with blocks of different lengths, whose names end with V, choose a way for each block; see exchange. So do gathers and scatters
+// Calls with blocks of different lengths, whose names end with V, choose a way for each block; see exchange. So do gathers and scatters
 // that do not fit inline.
 //
-// In an inline broadcast, gather, scatter, scan or reduction to one rank, a rank waits only for those whose data it needs. The others'
-// fingerprints are compared in the next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
+// In an inline broadcast, gather, scatter, scan or reduction to one rank, a rank waits only for the ranks whose data it needs. It compares
+// the fingerprints of the others in the next call, or in CatchUp. A call returns only when all ranks are known to have been in the call
+// before it.
 //
-// So a rank that begins call s knows that all have begun call s-2, and thus have returned from call s-3, and know of all that they were
-// in call s-4: the slot of that one can be used again, and not that of a later one. So there are four.
+// So when a rank begins call s, it knows that all ranks have begun call s-2. They have returned from call s-3, and know that all ranks have
+// been in call s-4. The slot of call s-4 can be used again, but not that of a later call. So there are four slots.
 //
-// Reductions keep the canonical order of package algorithm on all of them.
+// All reductions keep the canonical order of package algorithm.
 //
-// After an error the Node is of no more use, and each call returns that error again.
+// After an error the Node is unusable, and each call returns that error again.
 type Node struct {
 	rank    int
 	ranks   []rankState
@@ -42,36 +43,36 @@ type Node struct {
 
 	seq         uint64 // the number of the call
 	fingerprint Fingerprint
-	before      Fingerprint // that of the call before
-	whom        span        // the ranks that are, or were, waited for
-	behind      bool        // some are not known to have been in the call before
-	mismatch    error       // what hasEntered found
+	before      Fingerprint // the fingerprint of the previous call
+	whom        span        // the ranks for which this rank waits, or has waited
+	behind      bool        // some ranks are not known to have been in the previous call
+	mismatch    error       // set by hasEntered
 
-	counts [counterKinds]uint64 // this rank's
-	kind   int                  // which count of the others is waited for,
-	goal   uint64               // to be what,
-	next   int                  // by the ranks from here on,
-	until  int                  // to before here
+	counts [counterKinds]uint64 // this rank's counters
+	kind   int                  // the kind of counter that awaitRanks waits for,
+	goal   uint64               // the value that it waits for,
+	next   int                  // from this rank on,
+	until  int                  // to before this rank
 
 	sources, targets [][]byte // of the piece that is combined: by rank; in the order of writing
-	scratch          [][]byte // of combine, by level
+	scratch          [][]byte // memory for combine, by level
 
-	hasEntered, hasReached func() bool // made once, for Await
+	hasEntered, hasReached func() bool // entered and reached; made once, for Await
 }
 
-// rankState is what a rank knows of another, or of itself.
+// rankState is what a rank knows about another rank, or about itself.
 type rankState struct {
 	area
 	pid     int
-	seen    uint64 // the last call that it is known to be in
-	ref     uint64 // of its slot there
-	view    []byte // its registered buffer, or nil:
-	address uint64 // then it is there, in its own memory
+	seen    uint64 // the last call that the rank is known to be in
+	ref     uint64 // the reference in its slot of that call
+	view    []byte // its registered buffer; nil: its buffer is in its own memory,
+	address uint64 // at this address
 }
 
-// NewNode makes rank's part. areas are the segments of all ranks, by rank, no more than MaxRanks: each made by its rank with
-// AreaSize bytes, for this Node alone. They must stay open as long as the Node is used. readable says that ReadsOwner holds for all areas
-// on all ranks.
+// NewNode returns rank's part. areas are the segments of all ranks, by rank, at most MaxRanks. Each rank makes its own with AreaSize bytes,
+// for this Node alone. They must stay open as long as the Node is used. readable says that ReadsOwner returns true for all areas on all
+// ranks.
 func NewNode(rank int, areas []*Segment, readable bool) (*Node, error) {
 	n := &Node{rank: rank, ranks: make([]rankState, len(areas)), readable: readable}
 	n.whom = n.all()
@@ -92,14 +93,14 @@ func NewNode(rank int, areas []*Segment, readable bool) (*Node, error) {
 	return n, nil
 }
 
-// Readable reports whether the ranks can read each other's memory, as NewNode was told.
+// Readable returns the argument readable of NewNode.
 func (n *Node) Readable() bool { return n.readable }
 
-// Register makes a region known: memory of all ranks that calls may be given buffers from. segs are the
-// ranks' segments by rank; all ranks register the same ones in the same order, between the same two calls.
+// Register registers a region: memory of all ranks that may contain the buffers of calls. segs are the ranks' segments, by rank. All ranks
+// register the same ones in the same order, between the same two calls.
 func (n *Node) Register(segs []*Segment) error {
 	if len(n.regions) == maxRegions {
-		return fmt.Errorf("register segments: there are %d regions already", maxRegions)
+		return fmt.Errorf("register segments: the limit of %d regions is reached", maxRegions)
 	}
 	region := make([][]byte, len(segs))
 	for r, s := range segs {
@@ -109,10 +110,10 @@ func (n *Node) Register(segs []*Segment) error {
 	return nil
 }
 
-// Waiter is how a rank waits for the others of its group, and wakes those that sleep.
+// Waiter is how a rank waits for the others of its group, and wakes ranks that sleep.
 type Waiter interface {
-	// Entered is Notify when the other ranks can see that this one is in the call, and before it waits for them: once in each
-	// call, and with time for what need not keep them waiting. It returns the group's failure.
+	// Entered is called once in each call: when the other ranks can see that this rank has made it, and before this rank waits for them. It
+	// does what Notify does, and may take a little time for work that need not delay the others. It returns the group's failure.
 	Entered() error
 
 	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
@@ -124,27 +125,27 @@ type Waiter interface {
 	Notify()
 }
 
-// Fingerprint is what tells a call from others: opaque here, the same for all ranks that are in the same call.
+// Fingerprint identifies a call. Node does not interpret it. It is the same on all ranks that are in the same call.
 type Fingerprint [4]uint64
 
-// ErrCorrupt says that a peer left values in shared memory that no correct one leaves.
+// ErrCorrupt means that a peer has left values in shared memory that a correct peer never leaves.
 var ErrCorrupt = errors.New("shared memory is corrupt")
 
-// FingerprintError says that two ranks were in different calls at the same time.
+// FingerprintError says that two ranks made different calls at the same time.
 type FingerprintError struct {
 	Rank        int         // the other rank
-	Fingerprint Fingerprint // what it gave
-	Own         Fingerprint // what this rank gave for the same call
+	Fingerprint Fingerprint // the other rank's fingerprint
+	Own         Fingerprint // this rank's fingerprint of the same call
 }
 
 func (e *FingerprintError) Error() string { return fmt.Sprintf("rank %d is in another call", e.Rank) }
 
-// Barrier returns when every rank has called it: one exchange of flags.
+// Barrier returns when every rank has called it. It takes one exchange of flags.
 func (n *Node) Barrier(w Waiter, fingerprint Fingerprint) error {
 	return n.enter(w, fingerprint, 0, nil, n.all())
 }
 
-// span is the ranks from one to before another.
+// span is a range of ranks, without the rank to.
 type span struct{ from, to int }
 
 func (n *Node) all() span { return span{0, len(n.ranks)} }
@@ -155,8 +156,8 @@ func (s span) has(rank int) bool { return s.from <= rank && rank < s.to }
 
 func (s span) len() int { return s.to - s.from }
 
-// enter publishes that this rank is in a call, and waits until whom are, and all have been in the call before. ref is
-// that of a registered buffer, or 0; then inline is what others take from here.
+// enter publishes that this rank is in a call. It waits until the ranks of whom are in it, too, and until all ranks have been in the
+// previous call. ref is the reference to a registered buffer. If it is 0, inline is the data that other ranks take from this one.
 func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byte, whom span) error {
 	if n.err != nil {
 		return n.err
@@ -180,7 +181,7 @@ func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byt
 // CaughtUp reports whether all ranks are known to have been in the last call.
 func (n *Node) CaughtUp() bool { return n.whom == n.all() }
 
-// CatchUp waits until all ranks have entered the last call. It does not count as a call.
+// CatchUp waits until all ranks have entered the last call. It is not a call itself.
 func (n *Node) CatchUp(w Waiter) error {
 	if n.err != nil || n.CaughtUp() {
 		return n.err
@@ -188,7 +189,7 @@ func (n *Node) CatchUp(w Waiter) error {
 	return n.awaitEntry(w, n.all())
 }
 
-// awaitEntry waits until whom are in this call, and all have been in the one before.
+// awaitEntry waits until the ranks of whom are in this call, and all ranks have been in the previous one.
 func (n *Node) awaitEntry(w Waiter, whom span) error {
 	n.whom = whom
 	if err := w.Await(n.hasEntered); err != nil {
@@ -200,7 +201,7 @@ func (n *Node) awaitEntry(w Waiter, whom span) error {
 	return nil
 }
 
-// place is where the call's slot and inline data are, and nextPlace where those of the one to come will be.
+// place is the index of the call's slot and inline data, and nextPlace that of the next call's.
 func (n *Node) place() uint64     { return n.seq % places }
 func (n *Node) nextPlace() uint64 { return (n.seq + 1) % places }
 
@@ -241,7 +242,7 @@ func (n *Node) see(r int, seq uint64, own *Fingerprint) bool {
 	case flag < seq:
 		return false
 	case flag > seq:
-		n.mismatch = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, seq)
+		n.mismatch = fmt.Errorf("%w: rank %d is in call %d, but this is call %d", ErrCorrupt, r, flag, seq)
 		return false
 	}
 	if there := s.fingerprint; there != *own {
@@ -252,23 +253,23 @@ func (n *Node) see(r int, seq uint64, own *Fingerprint) bool {
 	return true
 }
 
-// The counters of a rank: of what it has done over all calls.
+// The kinds of counters of a rank. They count over all calls.
 const (
 	filled   = iota // chunks that others may read
 	finished        // pieces that are reduced, or no longer needed
-	taken           // calls, up to the last one in which it has read all that it reads of blocks of different lengths
-	gone            // failures: buffers that others may read are no longer what they were
+	taken           // the last call in which the rank has read all blocks of different lengths that it reads
+	gone            // failures: buffers that other ranks may be reading may have changed
 	counterKinds
 )
 
-// count moves one of this rank's counters on.
+// count increments one of this rank's counters.
 func (n *Node) count(w Waiter, kind int) {
 	n.counts[kind]++
 	n.ranks[n.rank].counters[kind].Store(n.counts[kind])
 	w.Notify()
 }
 
-// await waits until every rank's counter has come to goal.
+// await waits until every rank's counter has reached goal.
 func (n *Node) await(w Waiter, kind int, goal uint64) error {
 	return n.awaitRanks(w, kind, goal, n.all())
 }
@@ -282,7 +283,7 @@ func (n *Node) awaitRanks(w Waiter, kind int, goal uint64, ranks span) error {
 	return nil
 }
 
-// reached tells whether the counters are at the goal. One that was needs no second look.
+// reached reports whether the counters have reached the goal. It does not look again at a counter that has.
 func (n *Node) reached() bool {
 	for ; n.next < n.until; n.next++ {
 		if n.next != n.rank && n.ranks[n.next].counters[n.kind].Load() < n.goal {
@@ -292,7 +293,8 @@ func (n *Node) reached() bool {
 	return true
 }
 
-// fail keeps the first error. The caller's buffers are its own again: whoever is still reading them is to know.
+// fail stores the first error. It also marks this rank as failed: its caller may now change the buffers, and ranks that are still reading
+// them must notice.
 func (n *Node) fail(err error) error {
 	n.err = err
 	n.ranks[n.rank].counters[gone].Store(1)

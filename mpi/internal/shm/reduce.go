@@ -6,10 +6,10 @@ import (
 	"ddpbatch/mpi/internal/element"
 )
 
-// Reduction is how buffers are combined.
+// Reduction says how buffers are combined.
 type Reduction struct {
 	Kernel  element.Kernel
-	Kernel2 element.Kernel2 // the same; nil: the result of Kernel is copied
+	Kernel2 element.Kernel2 // the same, with two destinations; nil: the result of Kernel is copied
 	Size    int             // bytes of an element: a power of 2 up to 64
 }
 
@@ -18,17 +18,17 @@ func (n *Node) AllReduce(w Waiter, fingerprint Fingerprint, buf []byte, r *Reduc
 	return n.reduce(w, fingerprint, buf, everyone, r)
 }
 
-// Reduce leaves the result in root's buf. The others' are not changed.
+// Reduce leaves the result in root's buf. The bufs of other ranks do not change.
 func (n *Node) Reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
 	return n.reduce(w, fingerprint, buf, root, r)
 }
 
-// Scan leaves in each rank's buf what those of the ranks up to it combine to.
+// Scan combines the bufs of ranks 0 to r, and leaves the result in the buf of rank r.
 func (n *Node) Scan(w Waiter, fingerprint Fingerprint, buf []byte, r *Reduction) error {
 	return n.reduce(w, fingerprint, buf, prefixes, r)
 }
 
-// These stand for the root of a reduction whose result goes to every rank, and of a scan.
+// Values for the root of reduce: everyone if the result goes to every rank, and prefixes for a scan.
 const (
 	everyone = -1
 	prefixes = -2
@@ -39,7 +39,7 @@ const (
 func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
 	fits := len(buf) <= inlineSize
 	var ref uint64
-	if root != prefixes { // a scan's buffers differ in the end: they are not combined where they are
+	if root != prefixes { // the buffers of a scan differ at the end, so they are not combined in place
 		ref = n.refOf(buf)
 	}
 	var inline []byte
@@ -89,11 +89,11 @@ func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 	return nil
 }
 
-// splitFrom is the longest buffer that every rank reads in full from all others. Beyond, each rank reduces a part only, and the
-// ranks meet once more.
+// splitFrom is the longest buffer that every rank reads in full from all others. In longer ones, each rank reduces only a part, and the
+// ranks wait for each other once more.
 const splitFrom = 2 << 10
 
-// reduceInline combines what the first ranks have inline; this one is among them.
+// reduceInline combines the inline data of ranks 0 to ranks-1, which include this one.
 func (n *Node) reduceInline(buf []byte, ranks int, r *Reduction) {
 	n.sources = n.sources[:ranks]
 	for i := range n.sources {
@@ -105,8 +105,8 @@ func (n *Node) reduceInline(buf []byte, ranks int, r *Reduction) {
 	n.sources = n.sources[:len(n.ranks)]
 }
 
-// reduceDirect has each rank combine one part of the ranks' own buffers, and write it to them. The
-// parts do not share a cache line where the buffers begin at one.
+// reduceDirect makes each rank combine one part of all ranks' buffers in place, and write the result to the buffers. The parts do not share
+// a cache line if the buffers begin at one.
 func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error {
 	part := roundUp(roundsOf(len(buf), len(n.ranks)))
 	for i := range n.ranks {
@@ -131,7 +131,7 @@ func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error 
 	return n.await(w, finished, n.counts[finished])
 }
 
-// reduceSplit is reduceStaged for what fits in one round, and was staged inline before the ranks met.
+// reduceSplit is reduceStaged for data that fits in one round, and that the ranks staged inline before the call.
 func (n *Node) reduceSplit(w Waiter, c *chunks, root int, r *Reduction) error {
 	n.reducePiece(c, 0, root, r)
 	n.count(w, finished)
@@ -145,12 +145,12 @@ func (n *Node) reduceSplit(w Waiter, c *chunks, root int, r *Reduction) error {
 	return nil
 }
 
-// reduceStaged goes through buf in chunks of one piece a rank: a rank stages the others' pieces,
-// combines its own from buf and the others' staging, leaves the result there, and copies the
-// other results back from its own. Of n bytes, 2 (p-1)/p n cross from core to core.
+// reduceStaged passes buf in chunks that have one piece for each rank. A rank stages the others' pieces, combines its own from buf and from
+// the others' staging memory, leaves the result there, and copies the other results back from its own staging memory. Of n bytes,
+// 2 (p-1)/p n cross from core to core.
 //
-// When a rank fills chunk c+1, all others have finished chunk c-1, and it has copied their results back: nobody touches its
-// staging of chunk c-2 any more, which is the one that lay in the same place.
+// When a rank fills chunk c+1, all others have finished chunk c-1, and it has copied their results back. So no rank uses its staging memory
+// of chunk c-2 any more, which was in the same place as chunk c+1.
 func (n *Node) reduceStaged(w Waiter, buf []byte, root int, r *Reduction) error {
 	p := len(n.ranks)
 	rounds := roundsOf(len(buf), chunkSize/p/line*line*p)
@@ -179,19 +179,19 @@ func (n *Node) reduceStaged(w Waiter, buf []byte, root int, r *Reduction) error 
 	return nil
 }
 
-// chunks cuts a buffer into rounds of one piece for each of p ranks.
+// chunks divides a buffer into rounds with one piece for each of p ranks.
 type chunks struct {
 	buf    []byte
 	p      int
 	piece  int    // bytes, whole cache lines
-	inline bool   // staged there,
-	place  uint64 // that of the call
+	inline bool   // pieces are staged in inline memory,
+	place  uint64 // at this place
 }
 
-// at is rank r's piece of a round in the buffer: empty or short at the end.
+// at returns rank r's piece of a round in the buffer. At the end of the buffer, pieces may be short or empty.
 func (c *chunks) at(round, r int) []byte { return window(c.buf, round*c.p+r, c.piece) }
 
-// staged is the same piece in the staging of rank by.
+// staged returns the same piece in the staging memory of rank by.
 func (n *Node) staged(c *chunks, by, round, r int) []byte {
 	if c.inline {
 		return window(n.ranks[by].inline[c.place][:len(c.buf)], r, c.piece)
@@ -207,8 +207,8 @@ func (n *Node) stageOthers(c *chunks, round int) {
 	}
 }
 
-// reducePiece combines this rank's pieces of a round, and leaves the result where the pieces came from: those lines of memory are here
-// now, to be written to, and go back to their ranks when these fetch the result, which is where they are filled again.
+// reducePiece combines this rank's pieces of a round, and leaves the result where the pieces came from. This core then has those cache
+// lines already, to write to. They go back to their ranks when these fetch the result, and then fill the lines again.
 func (n *Node) reducePiece(c *chunks, round, root int, r *Reduction) {
 	for i := range n.ranks {
 		n.sources[i] = n.staged(c, i, round, n.rank)
@@ -230,7 +230,7 @@ func (n *Node) reducePiece(c *chunks, round, root int, r *Reduction) {
 	n.combine(r)
 }
 
-// fetchResults copies the other ranks' results from where they have left them.
+// fetchResults copies the other ranks' results to the buffer.
 func (n *Node) fetchResults(c *chunks, round int) {
 	for r := range n.ranks {
 		if r != n.rank {
@@ -239,8 +239,8 @@ func (n *Node) fetchResults(c *chunks, round int) {
 	}
 }
 
-// ReduceScatter leaves block i of the result with rank i, in out, which has that block's length. in is
-// not changed; out does not overlap it.
+// ReduceScatter leaves block i of the result in the out of rank i, which has that block's length. in does not change. out does not overlap
+// it.
 func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, at []int, r *Reduction) error {
 	fits, ref := len(in) <= inlineSize, n.refOf(in)
 	if fits && ref == 0 {
@@ -293,12 +293,12 @@ func (n *Node) reduceScatterStaged(w Waiter, out, in []byte, at []int, r *Reduct
 	})
 }
 
-// foldBlock is how many bytes of all ranks are combined at a time, so that what is between the levels of the
-// tree, and what is written more than once, stays in the L1 cache.
+// foldBlock is the number of bytes of all ranks that are combined at a time. It is so small that intermediate results, and results that are
+// written more than once, stay in the L1 cache.
 const foldBlock = 8 << 10
 
-// combine reduces n.sources, one for each rank that takes part, in the canonical order, into all of n.targets. All have the
-// same length. A target may be exactly one of the sources, and overlaps no other.
+// combine reduces n.sources, one for each rank that takes part, in canonical order, into all of n.targets. All have the same length. A
+// target may be exactly one of the sources, but must not overlap another one.
 func (n *Node) combine(r *Reduction) {
 	if len(n.sources) == 2 && len(n.targets) == 1 {
 		r.Kernel(n.targets[0], n.sources[0], n.sources[1])
@@ -314,8 +314,7 @@ func (n *Node) combine(r *Reduction) {
 	}
 }
 
-// combineBlock is combine for bytes from to to. Only the last step of the tree writes to a target, when
-// the sources have been read.
+// combineBlock is combine for the bytes [from:to]. Only the last step of the tree writes to a target, after the sources have been read.
 func (n *Node) combineBlock(k element.Kernel, from, to int) {
 	dst := n.targets[0][from:to]
 	if size := len(n.sources); size == 1 {
@@ -331,8 +330,8 @@ func (n *Node) combineBlock(k element.Kernel, from, to int) {
 	}
 }
 
-// subtree combines the sources of ranks lo to hi, and returns where the result is: in the scratch
-// of level, or the source itself if there is one only. It uses the levels from there on.
+// subtree combines the sources of the ranks lo to hi-1, and returns the result. It is in the scratch memory of level, or is the source
+// itself if there is only one. subtree uses the scratch memory from level on.
 func (n *Node) subtree(k element.Kernel, lo, hi, level, from, to int) []byte {
 	if hi-lo == 1 {
 		return n.sources[lo][from:to]
@@ -345,7 +344,7 @@ func (n *Node) subtree(k element.Kernel, lo, hi, level, from, to int) []byte {
 	return dst
 }
 
-// combinePrefixes leaves in each of n.sources what those up to it combine to, in the canonical order of these.
+// combinePrefixes combines, for each of n.sources, the sources up to it, in canonical order, and leaves the result in it.
 func (n *Node) combinePrefixes(k element.Kernel) {
 	length := len(n.sources[0])
 	for from := 0; from < length; from += foldBlock {
@@ -353,8 +352,8 @@ func (n *Node) combinePrefixes(k element.Kernel) {
 	}
 }
 
-// prefixBlock is combinePrefixes for bytes from to to. When it comes to source i, the scratch of level l has the sum of 2^l sources for
-// each bit l of i that is set, as a binary counter has carried them: those of the highest bit come first.
+// prefixBlock is combinePrefixes for the bytes [from:to]. It works like a binary counter: when it comes to source i, the scratch memory of
+// level l has the sum of 2^l sources for each bit l that is set in i. The sums of higher bits come from earlier sources.
 func (n *Node) prefixBlock(k element.Kernel, from, to int) {
 	for i, source := range n.sources {
 		sum, kept := source[from:to], i == len(n.sources)-1
@@ -370,5 +369,5 @@ func (n *Node) prefixBlock(k element.Kernel, from, to int) {
 	}
 }
 
-// lowerHalf is how many of size ranks are on the left of the tree's root: the largest power of 2 below size.
+// lowerHalf returns how many of size ranks are on the left of the tree's root: the largest power of 2 less than size.
 func lowerHalf(size int) int { return 1 << (bits.Len(uint(size-1)) - 1) }

@@ -13,27 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrElsewhere says that a segment cannot be reached: its process is on another machine, in
-// another namespace, another user's, or gone. Other ways to it may work.
+// ErrElsewhere means that a segment cannot be reached: its process is on another machine, in another namespace, of another user, or gone.
+// Other ways of exchanging data may work.
 var ErrElsewhere = errors.New("shared memory is not reachable from here")
 
-// name is what the kernel shows for a segment, in /proc/PID/fd and maps.
+// name is the name of a segment in /proc/PID/fd and /proc/PID/maps.
 const name = "ddpbatch"
 
-// Segment is memory that several processes have mapped. Its first page holds the
-// token, and where its maker has it; the data begins at the next one. It is not for several goroutines at
-// once, but what it holds may be.
+// Segment is memory that several processes have mapped. Its first page holds the token and the address at which its maker has mapped it;
+// the data begins at the second page. A Segment is for one goroutine at a time, but several may use its data.
 type Segment struct {
 	handle Handle
-	fd     int    // -1 where this process opened another's
-	mem    []byte // the whole mapping; nil once closed
+	fd     int    // -1 if another process made the segment
+	mem    []byte // the whole mapping; nil after Close
 }
 
-// Create makes a segment with size bytes of data, all zero. Pages that nobody
-// touches cost nothing.
+// Create makes a segment with size bytes of data, all zero. Pages that are never used do not take memory.
 func Create(size int) (*Segment, error) {
 	if size <= 0 || size > maxSegment {
-		return nil, fmt.Errorf("create a shared segment: %d bytes", size)
+		return nil, fmt.Errorf("create a shared segment: the size must be from 1 to %d bytes, got %d", int64(maxSegment), size)
 	}
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
@@ -51,7 +49,7 @@ func Create(size int) (*Segment, error) {
 	return s, nil
 }
 
-// prepare gives a new segment its length for good: one that shrank would kill who touches it with SIGBUS.
+// prepare fixes the length of a new segment: if it shrank, a process that used it would be killed by SIGBUS.
 func (s *Segment) prepare() error {
 	if err := unix.Ftruncate(s.fd, length(s.handle.Size)); err != nil {
 		return err
@@ -67,7 +65,7 @@ func (s *Segment) prepare() error {
 	return nil
 }
 
-// attach maps the file.
+// attach maps the file of the segment.
 func (s *Segment) attach(fd int) error {
 	mem, err := unix.Mmap(fd, 0, int(length(s.handle.Size)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -75,26 +73,26 @@ func (s *Segment) attach(fd int) error {
 	}
 	s.mem = mem
 	if len(mem) >= hugeFrom {
-		// A wish, granted where transparent_hugepage/shmem_enabled is "advise": without it, as by default, nothing changes.
+		// A hint, which has an effect only if transparent_hugepage/shmem_enabled is "advise". That is not the default.
 		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)
 	}
 	return nil
 }
 
-// hugeFrom is the length in bytes from which large pages are asked for: that of one.
+// hugeFrom is the length in bytes from which attach asks for large pages: that of one such page.
 const hugeFrom = 2 << 20
 
-// length is that of the file with size bytes of data.
+// length returns the length of the file for size bytes of data.
 func length(size int) int64 {
 	page := os.Getpagesize()
 	return int64(page + (size+page-1)/page*page)
 }
 
-// Open maps a segment that another process made, or this one. The error matches
-// ErrElsewhere unless the segment was found and cannot be mapped.
+// Open maps a segment that another process, or this one, has made. The error matches ErrElsewhere unless the segment was found but cannot
+// be mapped.
 //
-// It goes by way of /proc/PID/fd, see proc(5), which the kernel opens to whoever may trace the
-// process (ptrace(2), PTRACE_MODE_READ_FSCREDS): the same user's, as a rule.
+// Open goes through /proc/PID/fd, see proc(5). The kernel allows that to processes that may trace the process (ptrace(2),
+// PTRACE_MODE_READ_FSCREDS), which are normally those of the same user.
 func Open(h Handle) (*Segment, error) {
 	fd, err := find(h)
 	if err != nil {
@@ -107,16 +105,16 @@ func Open(h Handle) (*Segment, error) {
 	}
 	if subtle.ConstantTimeCompare(s.mem[:tokenSize], h.Token[:]) == 0 {
 		s.Close()
-		return nil, fmt.Errorf("open shared segment %d of process %d: %w: it is another one", h.FD, h.PID, ErrElsewhere)
+		return nil, fmt.Errorf("open shared segment %d of process %d: %w: a different segment has this number", h.FD, h.PID, ErrElsewhere)
 	}
 	return s, nil
 }
 
-// find opens the file of a handle, if it may be its segment. The handle may be another machine's, and stand for
-// anything here: what is not a segment is not opened, as that alone has effects on some devices.
+// find opens the file of a handle, if it can be the handle's segment. The handle may come from another machine, and stand for any file
+// here. find does not open a file that is not a segment, because opening alone has effects on some devices.
 func find(h Handle) (int, error) {
 	if h.Size <= 0 || h.Size > maxSegment {
-		return -1, fmt.Errorf("%d bytes", h.Size)
+		return -1, fmt.Errorf("the handle's size is %d bytes", h.Size)
 	}
 	path := fmt.Sprintf("/proc/%d/fd/%d", h.PID, h.FD)
 	target, err := os.Readlink(path)
@@ -124,7 +122,7 @@ func find(h Handle) (int, error) {
 		return -1, err
 	}
 	if !strings.HasPrefix(target, "/memfd:"+name) {
-		return -1, fmt.Errorf("%s is no segment", path)
+		return -1, fmt.Errorf("%s is not a shared segment", path)
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -137,29 +135,29 @@ func find(h Handle) (int, error) {
 	return fd, nil
 }
 
-// inspect checks that an open file has the segment's length and keeps it.
+// inspect checks that an open file has the segment's length, and cannot shrink.
 func inspect(fd int, h Handle) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return err
 	}
 	if stat.Size != length(h.Size) {
-		return fmt.Errorf("it has %d bytes, not %d", stat.Size, length(h.Size))
+		return fmt.Errorf("it has %d bytes, want %d", stat.Size, length(h.Size))
 	}
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return err
 	}
 	if seals&unix.F_SEAL_SHRINK == 0 {
-		return fmt.Errorf("it is not sealed")
+		return fmt.Errorf("it is not sealed against shrinking")
 	}
 	return nil
 }
 
-// Handle is what other processes open the segment with.
+// Handle returns the handle with which other processes open the segment.
 func (s *Segment) Handle() Handle { return s.handle }
 
-// Bytes is the data, at the start of a page; nil once the segment is closed. It must not be touched after Close.
+// Bytes returns the data, which begins at a page, or nil after Close. The data must not be used after Close.
 func (s *Segment) Bytes() []byte {
 	if s.mem == nil {
 		return nil
@@ -168,7 +166,7 @@ func (s *Segment) Bytes() []byte {
 	return s.mem[page : page+s.handle.Size : page+s.handle.Size]
 }
 
-// CloseFile lets go of the file, so that nobody else can open the segment any more. Mappings stay.
+// CloseFile closes the file, so that other processes cannot open the segment any more. Mappings stay.
 func (s *Segment) CloseFile() error {
 	if s.fd < 0 {
 		return nil
@@ -178,7 +176,7 @@ func (s *Segment) CloseFile() error {
 	return err
 }
 
-// Close takes the segment out of this process. Others keep what they have opened. A second call does nothing.
+// Close unmaps the segment in this process. Other processes keep their mappings. A second call does nothing.
 func (s *Segment) Close() error {
 	var errs []error
 	if s.mem != nil {
@@ -194,20 +192,19 @@ const (
 
 	tokenSize = 16
 
-	// maxSegment is the longest segment: 16 TiB, an eighth of what x86-64 and arm64 can address.
+	// maxSegment is the largest size of a segment: 16 TiB, an eighth of what x86-64 and arm64 can address.
 	maxSegment = 1 << 44
 )
 
-// Handle is where another process finds a segment. It works as long as the
-// process that made the segment has it open.
+// Handle says where another process finds a segment. It is valid as long as the process that made the segment has it open.
 type Handle struct {
 	PID   int             // the process that made it
-	FD    int             // its number there
+	FD    int             // the segment's file descriptor in that process
 	Size  int             // bytes of data
-	Token [tokenSize]byte // random; stored in the segment, too
+	Token [tokenSize]byte // random; also stored in the segment
 }
 
-// Encode gives the handle in HandleSize bytes, little endian.
+// Encode returns the handle in HandleSize bytes, little endian.
 func (h Handle) Encode() [HandleSize]byte {
 	var b [HandleSize]byte
 	binary.LittleEndian.PutUint32(b[0:], uint32(h.PID))
@@ -217,14 +214,14 @@ func (h Handle) Encode() [HandleSize]byte {
 	return b
 }
 
-// DecodeHandle reads what Encode wrote. It refuses what cannot be a handle.
+// DecodeHandle is the inverse of Encode. It returns an error for values that no segment has.
 func DecodeHandle(b []byte) (Handle, error) {
 	if len(b) != HandleSize {
-		return Handle{}, fmt.Errorf("a handle of %d bytes, not %d", len(b), HandleSize)
+		return Handle{}, fmt.Errorf("a segment's handle has %d bytes, want %d", len(b), HandleSize)
 	}
 	pid, fd, size := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint64(b[8:])
 	if pid == 0 || pid > math.MaxInt32 || fd > math.MaxInt32 || size == 0 || size > maxSegment {
-		return Handle{}, fmt.Errorf("a handle of process %d, file %d, %d bytes", pid, fd, size)
+		return Handle{}, fmt.Errorf("invalid handle of a segment: process %d, file %d, %d bytes", pid, fd, size)
 	}
 	return Handle{PID: int(pid), FD: int(fd), Size: int(size), Token: [tokenSize]byte(b[16:])}, nil
 }

@@ -7,21 +7,22 @@ import (
 	"ddpbatch/mpi/internal/algorithm"
 )
 
-// GatherV copies each rank's in to its block of root's out. Block r is out[at[r]:at[r+1]]: only root knows, and r the length of its own.
-// in may be root's own block. p takes blocks that do not fit inline. The others wait for nobody if theirs do.
+// GatherV copies each rank's in to its block of root's out. Block r is out[at[r]:at[r+1]]. Only root knows the bounds; each rank knows the
+// length of its own block. in may be root's own block. p sends blocks that do not fit inline. A rank other than root waits for no rank if
+// its block fits.
 func (n *Node) GatherV(w Waiter, p algorithm.Port, fingerprint Fingerprint, out []byte, at []int, in []byte, root int) error {
 	return n.exchange(w, p, fingerprint, n.all(), only(root),
 		func(int) []byte { return in }, func(r int) []byte { return block(out, at, r) })
 }
 
-// ScatterV copies each block of root's in to the out of its rank, the reverse of GatherV. out may be root's own block. Root waits for
-// nobody if all the others' fit inline.
+// ScatterV copies each block of root's in to the out of its rank. It is the inverse of GatherV. out may be root's own block. Root waits for
+// no rank if the blocks of all others fit inline.
 func (n *Node) ScatterV(w Waiter, p algorithm.Port, fingerprint Fingerprint, out, in []byte, at []int, root int) error {
 	return n.exchange(w, p, fingerprint, only(root), n.all(),
 		func(r int) []byte { return block(in, at, r) }, func(int) []byte { return out })
 }
 
-// AllToAllV sends block r of in to rank r, where it becomes the block of this rank in out. in and out do not overlap.
+// AllToAllV sends block r of in to rank r, which receives it as the block of this rank in its out. in and out do not overlap.
 func (n *Node) AllToAllV(w Waiter, p algorithm.Port, fingerprint Fingerprint, out []byte, outAt []int, in []byte, inAt []int) error {
 	return n.exchange(w, p, fingerprint, n.all(), n.all(),
 		func(r int) []byte { return block(in, inAt, r) }, func(r int) []byte { return block(out, outAt, r) })
@@ -30,24 +31,24 @@ func (n *Node) AllToAllV(w Waiter, p algorithm.Port, fingerprint Fingerprint, ou
 // LengthError says that a rank has sent a block of another length than this rank expects.
 type LengthError struct {
 	Rank      int    // the sender
-	Due, Sent uint64 // bytes that this rank expects, and those of the block
+	Due, Sent uint64 // the bytes that this rank expects, and those of the block
 }
 
 func (e *LengthError) Error() string {
-	return fmt.Sprintf("a block of %d bytes is due from rank %d, which has sent one of %d", e.Due, e.Rank, e.Sent)
+	return fmt.Sprintf("rank %d sent a block of %d bytes, but this rank expects %d", e.Rank, e.Sent, e.Due)
 }
 
-// exchange sends a block from each of senders to each of receivers. give returns this rank's block for a receiver, if it is a sender, and
-// take where the block of a sender goes, if it is a receiver.
+// exchange sends a block from each of senders to each of receivers. give returns this rank's block for a receiver, if it is a sender. take
+// returns the memory for the block of a sender, if this rank is a receiver.
 //
-// Only the two ranks of a block know its length. The sender writes it into its inline memory, where each receiver has a cell, and the
-// receiver compares it with the one it expects. If there is room in the cell, the block follows. A long one is read in the sender's memory,
-// and its address follows. Any other is a message. Both ranks know from the length which way it goes. A rank waits only for those that it
-// takes a block from, for its messages, and for those that read its blocks.
+// Only the two ranks of a block know its length. The sender writes it to its inline memory, where each receiver has a cell, and the
+// receiver compares it with the length that it expects. If there is room in the cell, the block follows. A long block is read from the
+// sender's memory, and its address follows. Any other block is sent as a message. Both ranks know from the length which way it travels. A
+// rank waits only for the ranks from which it takes a block, for its messages, and for ranks that read its blocks.
 func (n *Node) exchange(
 	w Waiter, p algorithm.Port, fingerprint Fingerprint, senders, receivers span, give, take func(r int) []byte,
 ) error {
-	var to, from span // the ranks that this one has blocks for, and those that it takes blocks from
+	var to, from span // the ranks for which this one has blocks, and those from which it takes blocks
 	if senders.has(n.rank) {
 		to = receivers
 	}
@@ -74,7 +75,7 @@ func (n *Node) exchange(
 		return err
 	}
 	reads := false
-	for i := 1; i < len(n.ranks); i++ { // each begins with another one
+	for i := 1; i < len(n.ranks); i++ { // each rank begins with another one
 		if r := (n.rank + i) % len(n.ranks); from.has(r) {
 			if err := n.takeBlock(w, ways, cell(r, n.rank, n.place()), take(r), r); err != nil {
 				return n.fail(err)
@@ -93,7 +94,7 @@ func (n *Node) exchange(
 		if r == n.rank || !ways.isRead(give(r)) {
 			continue
 		}
-		if !from.has(r) { // r may be in another call, in which it waits for this rank in turn
+		if !from.has(r) { // r may be in another call, in which it waits for this rank
 			if err := n.awaitEntry(w, only(r)); err != nil {
 				return err
 			}
@@ -114,7 +115,7 @@ func (n *Node) post(p algorithm.Port, ways blockWays, to, from span, give, take 
 			posted = append(posted, p.Recv(r, take(r)))
 		}
 	}
-	for i := 1; i < ranks; i++ { // each begins with another one
+	for i := 1; i < ranks; i++ { // each rank begins with another one
 		if r := (n.rank + i) % ranks; to.has(r) && ways.isMessage(give(r)) {
 			posted = append(posted, p.Send(r, give(r)))
 		}
@@ -122,7 +123,7 @@ func (n *Node) post(p algorithm.Port, ways blockWays, to, from span, give, take 
 	return posted
 }
 
-// takeBlock takes a block from the rank sender, unless it is a message. Its length must be that of block.
+// takeBlock takes a block from the rank sender, unless it is sent as a message. Its length must be that of block.
 func (n *Node) takeBlock(w Waiter, ways blockWays, cell, block []byte, sender int) error {
 	if sent := binary.LittleEndian.Uint64(cell); sent != uint64(len(block)) {
 		return &LengthError{Rank: sender, Due: uint64(len(block)), Sent: sent}
@@ -138,16 +139,16 @@ func (n *Node) takeBlock(w Waiter, ways blockWays, cell, block []byte, sender in
 	return nil
 }
 
-// blockWays is which way the blocks of a call go, by their lengths in bytes.
+// blockWays says in which way the blocks of a call travel, depending on their lengths in bytes.
 type blockWays struct {
 	cell     int // the length of a cell
-	readFrom int // that of the shortest block that is read
+	readFrom int // the length of the shortest block that is read
 }
 
 // lengthSize is the size in bytes of a length in a cell, and of an address.
 const lengthSize = 8
 
-// blockWays are those of a call in which each sender has blocks for so many receivers.
+// blockWays returns the ways of a call in which each sender has blocks for the given number of receivers.
 func (n *Node) blockWays(receivers int) blockWays {
 	ways := blockWays{cell: inlineSize / receivers / lengthSize * lengthSize, readFrom: never}
 	if n.readable && (receivers > 1 || len(n.ranks) == 2) {
@@ -164,7 +165,7 @@ func (ways blockWays) isMessage(block []byte) bool {
 	return !ways.fitsCell(block) && !ways.isRead(block)
 }
 
-// fill puts what the receiver of block is to know into its cell.
+// fill writes into the cell of a block what its receiver needs.
 func (ways blockWays) fill(cell, block []byte) {
 	binary.LittleEndian.PutUint64(cell, uint64(len(block)))
 	switch {
