@@ -13,8 +13,8 @@ import (
 )
 
 // CompareDigests returns nil if all ranks call it with the same digest, and otherwise an
-// error, on every rank, that says which rank is the first to differ from rank 0 in
-// what. One all-reduce of 8 bytes for each rank.
+// error, on every rank, that names the first rank that differs from rank 0. what says what the digest
+// is of. It costs one all-reduce of 8 bytes for each rank.
 func CompareDigests(ctx context.Context, comm *mpi.Comm, what string, digest [sha256.Size]byte) error {
 	rank, err := firstToDiffer(ctx, comm, digest)
 	if err != nil {
@@ -26,10 +26,10 @@ func CompareDigests(ctx context.Context, comm *mpi.Comm, what string, digest [sh
 	return nil
 }
 
-// firstToDiffer returns, on every rank, the first rank whose digest is not rank 0's; 0: all are equal.
+// firstToDiffer returns, on every rank, the first rank whose digest differs from rank 0's, or 0 if all are equal.
 func firstToDiffer(ctx context.Context, comm *mpi.Comm, digest [sha256.Size]byte) (int, error) {
-	// Each rank fills its own element and the rest is zero, so that the sum gathers all.
-	// 64 bits are plenty against accidents; ranks have proved who they are before.
+	// Each rank fills its own element and leaves the others zero, so that the sum gathers all.
+	// 64 bits are enough to detect accidents; ranks have authenticated before.
 	all := make([]int64, comm.Size())
 	all[comm.Rank()] = int64(binary.LittleEndian.Uint64(digest[:]))
 	if err := mpi.AllReduce(ctx, comm, all, mpi.Sum); err != nil {
@@ -43,7 +43,7 @@ func firstToDiffer(ctx context.Context, comm *mpi.Comm, digest [sha256.Size]byte
 	return 0, nil
 }
 
-// modelDescription is what ranks must have in common before they can average gradients. It travels as JSON.
+// modelDescription is what must be the same on all ranks before they can average gradients. It is sent as JSON.
 type modelDescription struct {
 	Settings string
 	Tensors  []tensorInfo
@@ -68,8 +68,8 @@ func describe(params []*nn.Param, buffers []*nn.Buffer, cfg Config) modelDescrip
 	return r
 }
 
-// checkTensors returns an error where two parameters or buffers have one name, which tells them apart in checkpoints and Hooks, or where
-// one has not as many values as its shape. One that is listed several times is one.
+// checkTensors returns an error if two parameters or buffers have the same name, which must be unique in checkpoints and Hooks, or if
+// the number of values of one does not match its shape. One that is listed several times counts once.
 func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
 	named := map[string]any{}
 	check := func(tensor any, d tensorInfo, values int) error {
@@ -99,8 +99,8 @@ func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
 	return nil
 }
 
-// agreeOn returns nil if all ranks have the same replica, and otherwise an error, the same on every rank, that names the first rank
-// that differs from rank 0, and what is the first that differs.
+// agreeOn returns nil if all ranks have the same model, and otherwise an error, the same on every rank, that names the first rank
+// that differs from rank 0, and the first difference.
 func agreeOn(ctx context.Context, comm *mpi.Comm, mine modelDescription) error {
 	text, err := json.Marshal(mine)
 	if err != nil {
@@ -113,7 +113,7 @@ func agreeOn(ctx context.Context, comm *mpi.Comm, mine modelDescription) error {
 	if rank == 0 {
 		return nil
 	}
-	// Only now is more than a digest worth sending.
+	// Models are sent only if the digests differ.
 	first, err := mpi.BroadcastObject(ctx, comm, mine, 0)
 	if err != nil {
 		return fmt.Errorf("compare the model over ranks: %w", err)
@@ -126,7 +126,7 @@ func agreeOn(ctx context.Context, comm *mpi.Comm, mine modelDescription) error {
 		rank, difference)
 }
 
-// differs words the first difference between r, which is rank's, and rank 0's.
+// differs describes the first difference between r, which is rank's, and rank 0's.
 func (r modelDescription) differs(first modelDescription, rank int) string {
 	for i := range min(len(r.Tensors), len(first.Tensors)) {
 		here, there := r.Tensors[i], first.Tensors[i]

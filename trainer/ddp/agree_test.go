@@ -66,7 +66,7 @@ func TestNewRefusesModelsThatDiffer(t *testing.T) {
 	})
 }
 
-// Hooks are told apart by their types and what their String says, not by where they are in memory.
+// Hooks are compared by their types and Strings, not by their addresses.
 func TestNewComparesHooks(t *testing.T) {
 	powerSGD := func(seed uint64) Hook { return mustPowerSGD(PowerSGDConfig{Rank: 2, MinRate: 1, Seed: seed}) }
 	for name, of := range map[string]func() Hook{
@@ -162,7 +162,7 @@ func TestNewChecksTensors(t *testing.T) {
 	}
 }
 
-// What is wrong with one rank's arguments alone is told to the others, which would wait for it.
+// The other ranks learn of an error in one rank's arguments; otherwise they would wait for it.
 func TestBadArgumentsOfOneRankFailAll(t *testing.T) {
 	for want, call := range map[string]func(ctx context.Context, comm *mpi.Comm, wrong bool) error{
 		"sizes must not be negative": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {

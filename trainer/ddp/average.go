@@ -8,7 +8,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// Averager averages arrays over ranks that train by themselves in between (local SGD, arXiv 1808.07217), by the rule of
+// Averager averages arrays over ranks that train independently in between (local SGD, arXiv 1808.07217), by the rule of
 // PyTorch's PeriodicModelAverager.
 type Averager struct {
 	comm           *mpi.Comm
@@ -17,12 +17,12 @@ type Averager struct {
 	buffer         []float32
 }
 
-// averageLength is how many elements go at a time: enough that an all-reduce is limited by bandwidth.
+// averageLength is how many elements are averaged at a time: enough for bandwidth to limit the all-reduce.
 const averageLength = 1 << 20
 
-// NewAverager averages arrays: the values of the parameters, and of the optimizer's state what shall be equal on all ranks. Averages are
-// taken after step warmup, counted from 0, and every period steps from there. Lengths, period and warmup must be the same on all ranks, or
-// all get an error.
+// NewAverager returns an Averager of arrays: the values of the parameters, and those parts of the optimizer's state that must be equal on
+// all ranks. They are averaged after step warmup, counted from 0, and every period steps from there. Lengths, period and warmup must be the
+// same on all ranks, or all ranks get an error.
 func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period, warmup int64) (*Averager, error) {
 	var wrong error
 	switch {
@@ -51,14 +51,14 @@ func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period
 	return &Averager{comm: comm, arrays: arrays, period: period, warmup: warmup, buffer: buffer}, nil
 }
 
-// Due tells whether arrays are averaged after a step, counted from 0.
+// Due reports whether arrays are averaged after a step, counted from 0.
 func (a *Averager) Due(step int64) bool {
 	return step >= a.warmup && (step-a.warmup)%a.period == 0
 }
 
-// Average replaces each array by its mean over all ranks, the same bits on each: the sum in float32, divided. It is collective.
+// Average replaces each array by its mean over all ranks: the sum in float32, divided, with the same bits on each rank. It is collective.
 func (a *Averager) Average(ctx context.Context) error {
-	filled, first, offset := 0, 0, 0 // what is in buffer begins at offset in arrays[first]
+	filled, first, offset := 0, 0, 0 // the contents of buffer begin at offset in arrays[first]
 	for i, x := range a.arrays {
 		for at := 0; at < len(x); {
 			n := copy(a.buffer[filled:], x[at:])

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// takeGradients lays the gradients into one arena.
+// takeGradients moves the gradients into one arena.
 func (d *DDP) takeGradients(ctx context.Context) error {
 	n := 0
 	for _, m := range d.members {
@@ -26,8 +26,8 @@ func (d *DDP) takeGradients(ctx context.Context) error {
 	return nil
 }
 
-// rebuild deals the parameters to buckets in the order that adoptOrder has found. The gradients, which may hold what has gathered on this
-// rank, move along.
+// rebuild assigns the parameters to buckets in the order that adoptOrder has found. The gradients, which may hold accumulated values of
+// this rank, move along.
 func (d *DDP) rebuild() {
 	d.order, d.nextOrder = d.nextOrder, nil
 	gathered := make([][]float32, len(d.members))
@@ -40,8 +40,8 @@ func (d *DDP) rebuild() {
 	}
 }
 
-// arrange deals the parameters to buckets, in d.order, and makes their gradients views of the arena. What that holds belongs to
-// nobody then.
+// arrange assigns the parameters to buckets, in d.order, and makes their gradients views of the arena, whose contents are then
+// undefined.
 func (d *DDP) arrange() {
 	const float32Bytes = 4
 	bytes := make([]int, len(d.order))
@@ -68,7 +68,7 @@ func (d *DDP) arrange() {
 	d.hookUnbound = d.cfg.Hook != nil
 }
 
-// bind makes the buckets known to the Hook.
+// bind passes the buckets to the Hook.
 func (d *DDP) bind(ctx context.Context) error {
 	if !d.hookUnbound {
 		return nil
@@ -80,26 +80,26 @@ func (d *DDP) bind(ctx context.Context) error {
 	return nil
 }
 
-// firstOrder guesses the order that the DDP begins with: Backward goes through a model from its end, so it is the reverse of the model's.
+// firstOrder guesses the order that the DDP begins with: the reverse of the model's, because Backward goes through a model from its end.
 func (d *DDP) firstOrder() {
 	for _, m := range slices.Backward(d.members) {
 		d.order = append(d.order, int32(m.index))
 	}
-	// Where any parameter may be unused, a step's order says little about the next one's (as in PyTorch).
+	// If any parameter may be unused, a step's order says little about the next one's (as in PyTorch).
 	d.orderFixed = d.cfg.FindUnused
 }
 
-// adoptOrder has all ranks take over the order in which rank 0's gradients have become complete.
+// adoptOrder makes all ranks adopt the order in which rank 0's gradients have become complete.
 func (d *DDP) adoptOrder(ctx context.Context) error {
 	order := slices.Clone(d.order)
-	if arrived := d.step.arrived; len(arrived) == len(order) { // rank 0 had input
+	if arrived := d.step.arrived; len(arrived) == len(order) { // false if rank 0 had no input
 		copy(order, arrived)
 	}
 	if err := mpi.Broadcast(ctx, d.comm, order, 0); err != nil {
 		return fmt.Errorf("broadcast the order of gradients: %w", err)
 	}
 	if !isPermutation(order) {
-		return fmt.Errorf("rank 0's order of %d gradients is none", len(order))
+		return fmt.Errorf("rank 0 sent an invalid gradient order: not a permutation of %d", len(order))
 	}
 	d.orderFixed = true
 	if !slices.Equal(order, d.order) {
@@ -108,7 +108,7 @@ func (d *DDP) adoptOrder(ctx context.Context) error {
 	return nil
 }
 
-// isPermutation tells whether order has each number below its length once.
+// isPermutation reports whether order has each number below its length once.
 func isPermutation(order []int32) bool {
 	sorted := slices.Sorted(slices.Values(order))
 	for i, index := range sorted {
@@ -119,8 +119,8 @@ func isPermutation(order []int32) bool {
 	return true
 }
 
-// assign deals gradients to buckets, in order, and returns the indices in each. There is one open bucket, which takes gradients until it
-// has at least as many bytes as its limit; the next one has the next of limits, or the last one again. (PyTorch's
+// assign assigns gradients to buckets, in order, and returns the indices in each. A bucket takes gradients until it
+// has at least as many bytes as its limit. Each bucket has the next of limits, and when they are used up the last one. (PyTorch's
 // compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, for dense gradients of one type.)
 func assign(bytes, limits []int) (buckets [][]int) {
 	var open []int

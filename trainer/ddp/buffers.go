@@ -43,17 +43,17 @@ func (d *DDP) broadcastBuffers(ctx context.Context) error {
 	return nil
 }
 
-// SyncBatchNorm sums the statistics of batch normalization over all ranks (PyTorch's SyncBatchNorm): the nn.Reducer of every such
-// layer of a model. It is used on the goroutine of Forward and Backward, and each rank makes one of each in every step, be it without
-// rows. Config.SyncBatchNorm ties it to a DDP.
+// SyncBatchNorm sums the statistics of batch normalization over all ranks (PyTorch's SyncBatchNorm). It is the nn.Reducer of every such
+// layer of a model. It is used on the goroutine of Forward and Backward, and each rank must call both in every step, even
+// without rows. Config.SyncBatchNorm connects it with a DDP.
 type SyncBatchNorm struct {
 	ctx  context.Context
 	comm *mpi.Comm
 	err  error
 }
 
-// NewSyncBatchNorm is collective: it makes a Comm of its own of the ranks of comm, so that its sums and buckets of gradients, which
-// are under way at the same time, need no common order. All sums end with ctx.
+// NewSyncBatchNorm is collective: it duplicates comm, so that its sums and the buckets of gradients, which
+// are in progress at the same time, need no common order. All sums end when ctx is done.
 func NewSyncBatchNorm(ctx context.Context, comm *mpi.Comm) (*SyncBatchNorm, error) {
 	own, err := comm.Dup(ctx)
 	if err != nil {
@@ -62,8 +62,8 @@ func NewSyncBatchNorm(ctx context.Context, comm *mpi.Comm) (*SyncBatchNorm, erro
 	return &SyncBatchNorm{ctx: ctx, comm: own}, nil
 }
 
-// Sum replaces x by its sum over all ranks. After an error, which Err returns, x is all NaN, now and in every later call: whoever
-// forgets to ask gets no result that looks like one.
+// Sum replaces x by its sum over all ranks. After an error, which Err returns, Sum sets x to NaN, in this and every later call, so that
+// a caller that does not check Err gets no plausible result.
 func (s *SyncBatchNorm) Sum(x []float64) {
 	if s.err == nil {
 		if err := mpi.AllReduce(s.ctx, s.comm, x, mpi.Sum); err != nil {
@@ -77,5 +77,5 @@ func (s *SyncBatchNorm) Sum(x []float64) {
 	}
 }
 
-// Err is the first error of Sum. It must be asked for before the results of a pass are used, other than by a Finish that succeeds.
+// Err returns the first error of Sum. Check it before using the results of a pass, unless a Finish has succeeded.
 func (s *SyncBatchNorm) Err() error { return s.err }

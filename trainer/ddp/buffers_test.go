@@ -107,7 +107,7 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 	}
 }
 
-// A rank that hears of the failure in New tells it to those that wait in a sum, and does not only leave them.
+// A rank that learns of the failure in New passes it on to those that wait in a sum.
 func TestSyncBatchNormFailsWithNew(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {

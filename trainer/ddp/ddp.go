@@ -22,47 +22,47 @@ type DDP struct {
 	member  map[*nn.Param]*member
 
 	buffers  []*nn.Buffer
-	packed   []float32 // the values of buffers, one after another
+	packed   []float32 // the values of all buffers
 	syncTime time.Duration
 
 	arena       []float32 // all gradients
 	buckets     []*Bucket
-	order       []int32 // the arena's: indices in members
+	order       []int32 // of the gradients in the arena: indices in members
 	nextOrder   []int32 // the order from the next step on; nil: no change
 	orderFixed  bool    // order will not change any more
-	hookUnbound bool    // the Hook does not know the buckets yet
+	hookUnbound bool    // the Hook has not been bound to the buckets yet
 
 	step  syncStep
 	stats Stats
-	err   error // what has ended it
+	err   error // the error that has ended it
 }
 
 // member is a parameter and where it is in the buckets.
 type member struct {
 	param  *nn.Param
 	index  int // in DDP.members
-	uses   int // how often the model has it: that many calls of Pass.Done make its gradient complete
-	left   int // of them, in this step
+	uses   int // how often the model lists it: its gradient is complete after that many calls of Pass.Done
+	left   int // how many of these calls are missing in this step
 	bucket int
 }
 
-// New wraps a model, given as its parameters and buffers, each of which has a name of its own. It returns an error, on every rank, unless
-// all ranks have the same names and shapes in the same order, and the same cfg. It then gives all ranks rank 0's values, and moves the
-// gradients into memory of the Comm's, where they stay, all zero at first, until Close.
+// New wraps a model, given as its parameters and buffers, whose names must be unique. It returns an error, on every rank, unless
+// all ranks have the same names and shapes in the same order, and the same cfg. It then copies rank 0's values to all ranks, and moves the
+// gradients into memory of the Comm, where they stay, all zero at first, until Close.
 //
-// A parameter that is listed several times has a complete gradient when that many calls of Pass.Done have been made for it.
+// The gradient of a parameter that is listed several times is complete after that many calls of Pass.Done for it.
 func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.Buffer, cfg Config) (*DDP, error) {
 	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, buffers: buffers}
 	if err := d.wrap(ctx, params); err != nil {
 		if comm.Err() != nil {
-			d.breakComms(err) // ranks that have heard of no failure yet may wait in a sum
+			d.breakComms(err) // ranks that have not learned of the failure may be waiting in a sum
 		}
 		return nil, err
 	}
 	return d, nil
 }
 
-// wrap does what New does, but for what follows a failure.
+// wrap does the work of New, except for what follows a failure.
 func (d *DDP) wrap(ctx context.Context, params []*nn.Param) error {
 	if err := mpi.Agree(ctx, d.comm, cmp.Or(d.cfg.validate(), checkTensors(params, d.buffers))); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (d *DDP) broadcastValues(ctx context.Context) error {
 	return mpi.BroadcastMany(ctx, d.comm, values, 0)
 }
 
-// ZeroGrad sets all gradients of this rank to zero, and unused. It is not collective.
+// ZeroGrad sets all gradients of this rank to zero and marks them as unused. It is not collective.
 func (d *DDP) ZeroGrad() {
 	if d.step.open {
 		panic("ddp: ZeroGrad between Begin and Finish")
@@ -113,8 +113,8 @@ func (d *DDP) ZeroGrad() {
 	}
 }
 
-// Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as the memory goes with
-// that. Between Begin and Finish, Close gives the step up, which breaks the Comm.
+// Close gives the parameters gradients of their own, all zero. Call it if the model outlives the Comm, whose memory is freed with
+// it. Between Begin and Finish, Close abandons the step, which breaks the Comm.
 func (d *DDP) Close() {
 	switch {
 	case d.err != nil:
@@ -127,7 +127,7 @@ func (d *DDP) Close() {
 	}
 }
 
-// fail ends the DDP, on the other ranks, too, and returns what has ended it.
+// fail ends the DDP, also on the other ranks, and returns the error that has ended it.
 func (d *DDP) fail(err error) error {
 	if d.err == nil {
 		d.err = err
@@ -137,8 +137,8 @@ func (d *DDP) fail(err error) error {
 	return d.err
 }
 
-// breakComms has the calls of all ranks fail for the given reason, those of Forward and Backward, too. It may be called while others of
-// this rank go on.
+// breakComms makes the collectives of all ranks fail for the given reason, including those of Forward and Backward. It may be called while
+// other goroutines of this rank are in collectives.
 func (d *DDP) breakComms(reason error) {
 	breakComm(d.comm, reason)
 	if b := d.cfg.SyncBatchNorm; b != nil {
@@ -154,35 +154,35 @@ func (d *DDP) detach() {
 	d.arena, d.nextOrder = nil, nil
 }
 
-// Config is what ranks choose before they wrap a model. It must be equal on all of them, Hooks in their types and Strings.
+// Config is the configuration of a DDP. It must be equal on all ranks; of Hooks, types and Strings are compared.
 type Config struct {
-	// BucketBytes is how large a bucket of gradients gets before the next one begins, and FirstBucketBytes the same for the one
+	// BucketBytes is the size from which a bucket of gradients is full. FirstBucketBytes is the same for the bucket
 	// that is full first: it is smaller, so that communication begins early. 0: 25 MiB and 1 MiB, as in PyTorch.
 	BucketBytes      int
 	FirstBucketBytes int
 
-	// Overlap has each bucket's all-reduce start as soon as the bucket is full, while Backward goes on. Without it, all start after
+	// Overlap starts each bucket's all-reduce as soon as the bucket is full, while Backward continues. Without it, all start after
 	// Backward.
 	Overlap bool
 
 	// FindUnused allows parameters that a step does not use. A bucket with an unused parameter waits for the end of
-	// Backward, and one more small all-reduce tells who has used what. A parameter that no rank has used is left without a gradient: with
-	// HasGrad false, and Grad zero. But what a Hook owes it from earlier steps is a gradient like any other.
+	// Backward, and one more small all-reduce finds out which parameters any rank has used. A parameter that no rank has used gets no
+	// gradient: HasGrad is false, and Grad zero. But the residual that a Hook keeps for it from earlier steps counts as a gradient.
 	FindUnused bool
 
-	// BroadcastBuffers has SyncBuffers give all ranks the same buffers.
+	// BroadcastBuffers makes SyncBuffers copy rank 0's buffers to all ranks.
 	BroadcastBuffers bool
 
-	// SyncBatchNorm is what the model's batch normalization sums with, made of the same Comm; nil: it has none. When the DDP
-	// fails, or New with its Comm, its sums fail with it, and when they fail, so does the step.
+	// SyncBatchNorm sums the model's batch normalization. It must be made of the same Comm; nil: the model has none. When the DDP
+	// fails, or New with its Comm, its sums fail, too, and when they fail, so does the step.
 	SyncBatchNorm *SyncBatchNorm
 
-	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a
-	// fmt.Stringer, String tells all its settings that ranks must agree on.
+	// Hook averages buckets in another way than by an all-reduce of float32; nil: that. Each rank has a Hook of its own. If it is a
+	// fmt.Stringer, String must contain all its settings that must be the same on all ranks.
 	Hook Hook
 }
 
-// DefaultConfig is what PyTorch's DistributedDataParallel does by default.
+// DefaultConfig returns the defaults of PyTorch's DistributedDataParallel.
 func DefaultConfig() Config { return Config{Overlap: true, BroadcastBuffers: true} }
 
 const (
@@ -197,14 +197,14 @@ func (c Config) validate() error {
 	return nil
 }
 
-// complete fills in what was left out.
+// complete fills in the defaults.
 func (c Config) complete() Config {
 	c.BucketBytes = cmp.Or(c.BucketBytes, defaultBucketBytes)
 	c.FirstBucketBytes = cmp.Or(c.FirstBucketBytes, defaultFirstBucketBytes)
 	return c
 }
 
-// String tells all that ranks must agree on.
+// String returns all settings that must be the same on all ranks.
 func (c Config) String() string {
 	hook := fmt.Sprintf("%T", c.Hook) // never its fields: pointers differ between ranks
 	if s, ok := c.Hook.(fmt.Stringer); ok {
@@ -215,13 +215,13 @@ func (c Config) String() string {
 		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.SyncBatchNorm != nil, hook)
 }
 
-// breakComm has the calls of all ranks on comm fail for the given reason, which the others are told. Where comm is broken already, it does
+// breakComm makes the calls of all ranks on comm fail for the given reason, which the other ranks learn. If comm is broken already, it does
 // nothing.
 func breakComm(comm *mpi.Comm, reason error) {
 	comm.Barrier(endedContext{context.Background(), reason}) // its error is the reason
 }
 
-// endedContext is a context that has ended for a reason.
+// endedContext is a context that is done for the given reason.
 type endedContext struct {
 	context.Context
 	reason error

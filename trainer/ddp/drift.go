@@ -12,29 +12,29 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// Drift finds out whether the parameters of all ranks still have the same bits. A bug, a bad memory cell or a library that
-// computes otherwise on one machine would go on unnoticed, and each rank would train a model of its own.
+// Drift checks whether the parameters of all ranks have the same bits. Otherwise a bug, a bad memory cell or a library that
+// computes differently on one machine would go unnoticed, and each rank would train a model of its own.
 type Drift struct {
 	comm    *mpi.Comm
 	params  []*nn.Param
 	digests []uint32 // by parameter
-	ranks   []uint32 // by rank, of all parameters
-	own     []uint32 // this rank's
+	ranks   []uint32 // digests of all parameters, by rank
+	own     []uint32 // this rank's digest of all parameters
 }
 
-// NewDrift watches params, in the same order on all ranks.
+// NewDrift returns a Drift of params, which must be in the same order on all ranks.
 func NewDrift(comm *mpi.Comm, params []*nn.Param) *Drift {
 	return &Drift{comm: comm, params: params, own: make([]uint32, 1),
 		digests: make([]uint32, len(params)), ranks: make([]uint32, comm.Size())}
 }
 
-// DriftError says that ranks have other parameters than the rest. It is the same on all ranks.
+// DriftError reports that some ranks have other parameters than the rest. It is the same on all ranks.
 type DriftError struct {
 	Step  int64
-	Ranks []int  // that differ from rank Like
-	Like  int    // the lowest of those that agree with most others
-	Most  bool   // whether these are more than half: then the others are probably wrong
-	World int    // how many ranks there are
+	Ranks []int  // the ranks that differ from rank Like
+	Like  int    // the lowest of the largest set of ranks that agree
+	Most  bool   // whether that set is more than half of the ranks: then the others are probably wrong
+	World int    // number of ranks
 	Param string // the first parameter that differs
 }
 
@@ -51,8 +51,8 @@ func (e *DriftError) Error() string {
 	return fmt.Sprintf("after step %d the parameters have drifted apart: "+verb+" %s; first in %s", e.Step, ranks, from, e.Param)
 }
 
-// Check compares the parameters after a step: the CRC-32C of each rank travels, and only if these differ that of each parameter. It
-// is collective. The error is a *DriftError, or what a collective has met.
+// Check compares the parameters after a step. Each rank sends a CRC-32C of all parameters, and if these differ, that of each parameter. It
+// is collective. The error is a *DriftError, or that of a collective.
 func (d *Drift) Check(ctx context.Context, step int64) error {
 	for i, p := range d.params {
 		d.digests[i] = digestOf(p.Value)
@@ -69,7 +69,7 @@ func (d *Drift) Check(ctx context.Context, step int64) error {
 	return nil
 }
 
-// explain says who differs and where.
+// explain finds which ranks differ and in which parameter.
 func (d *Drift) explain(ctx context.Context, step int64) error {
 	n := len(d.params)
 	table := make([]uint32, len(d.ranks)*n)
@@ -109,7 +109,7 @@ func count(all []uint32, x uint32) int {
 	return n
 }
 
-// digestOf is the checksum of x as it lies in memory: fast, and enough against accidents.
+// digestOf returns the checksum of the memory of x. It is fast, and good enough to detect accidents.
 func digestOf[T float32 | uint32](x []T) uint32 {
 	return crc32c.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)))
 }

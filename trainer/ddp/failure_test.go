@@ -39,7 +39,7 @@ func failingSteps(ctx context.Context, d *DDP, params []*nn.Param, rank int) err
 	return nil
 }
 
-// afterFailure tells whether all that is left to do with a DDP says why it has failed, and leaves gradients that nobody else writes to.
+// afterFailure checks that every later call of a DDP returns why it has failed, and that nothing else writes to the gradients.
 func afterFailure(ctx context.Context, d *DDP, params []*nn.Param, cause error) error {
 	for _, p := range params {
 		if err := expect(p, make([]float32, len(p.Value))); err != nil || p.HasGrad {

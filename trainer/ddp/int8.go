@@ -15,26 +15,27 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// int8Hook is what NewInt8Hook makes.
+// int8Hook is the Hook of NewInt8Hook.
 type int8Hook struct {
 	feedback
 	plans                    []int8Plan // by bucket
-	mine                     []int      // for AllToAllV: the bytes that come from each rank
+	mine                     []int      // for AllToAllV: the number of bytes from each rank
 	sent, received, averaged scratch[uint8]
-	missing                  []float32 // by element of this rank's blocks: what rounding the mean has cost, times the ranks
+	missing                  []float32 // by element of this rank's blocks: the error of rounding the mean, times the number of ranks
 }
 
-// NewInt8Hook averages in 8 bits, with a float32 scale for every 256 elements of a parameter: about a quarter of float32's bytes.
+// NewInt8Hook returns a Hook that averages in 8 bits, with a float32 scale for every 256 elements of a parameter: about a quarter of
+// float32's bytes.
 //
-// Every rank sends each other its share of the blocks, quantized, adds up the mean of what it gets itself in float32, in the order of
-// ranks, quantizes that and sends it to all. So a value is rounded twice, and all ranks decode the same bytes. What both
-// roundings leave out is kept on the rank that has rounded, for the next step (error feedback): a residual is at most half a scale, 1/254
-// of the largest magnitude of its block, and of the mean's block times the number of ranks where this rank owns it.
+// Every rank sends each other rank its share of the blocks, quantized. It computes the mean of what it receives in float32, in the order of
+// ranks, quantizes that and sends it to all ranks. So a value is rounded twice, and all ranks decode the same bytes. The errors of both
+// roundings are kept on the rank that has rounded, for the next step (error feedback): a residual is at most half a scale, 1/254
+// of the largest magnitude of its block, plus the same of the mean's block times the number of ranks if this rank owns it.
 //
-// All that costs a core about 4 ns for each element: it pays where the network gives a rank less than about 1.5 GB/s, not within a machine.
+// This takes a core about 4 ns for each element. So it pays if the network gives a rank less than about 1.5 GB/s, and not within a machine.
 //
-// A block with an Inf or a NaN on any rank is all NaN on every rank, and leaves its residuals as they were. Where a step is
-// skipped or its loss scaled otherwise, the residuals do not follow.
+// A block with an Inf or a NaN on any rank becomes NaN on every rank, and leaves its residuals unchanged. If a step is
+// skipped, or its loss is scaled differently, the residuals are not adjusted.
 func NewInt8Hook() Hook { return new(int8Hook) }
 
 // Bind implements Hook.
@@ -81,7 +82,7 @@ func (h *int8Hook) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error 
 	return nil
 }
 
-// average makes the records of this rank's blocks the means over the ranks' in received.
+// average computes the records of this rank's blocks: the means of the ranks' records in received.
 func (h *int8Hook) average(plan *int8Plan, averaged, received []byte, world int) {
 	share, rest := len(received)/world, h.missing
 	for _, block := range plan.mine() {
@@ -100,7 +101,7 @@ func (h *int8Hook) average(plan *int8Plan, averaged, received []byte, world int)
 	}
 }
 
-// applyMean replaces x, a gradient with its residual, by the mean, and left by the new residual.
+// applyMean replaces x, the sum of a gradient and its residual, by the mean, and left by the new residual.
 func applyMean(x, left []float32, sent, averaged []byte) {
 	if notFinite(averaged) {
 		for i := range x {
@@ -116,7 +117,7 @@ func applyMean(x, left []float32, sent, averaged []byte) {
 	}
 }
 
-// keepMissing adds what rounding the means has cost to the residuals of their owner.
+// keepMissing adds the errors of rounding the means to the residuals of their owner.
 func (h *int8Hook) keepMissing(plan *int8Plan, b *Bucket) {
 	averaged, rest := h.averaged.data, h.missing
 	for _, block := range plan.mine() {
@@ -128,28 +129,28 @@ func (h *int8Hook) keepMissing(plan *int8Plan, b *Bucket) {
 	}
 }
 
-// State implements Hook: the residuals, which are this rank's own.
+// State implements Hook. It returns the residuals, which are this rank's own.
 func (h *int8Hook) State() []State { return h.states }
 
-// String is the type that is sent.
+// String returns the type that is sent.
 func (*int8Hook) String() string { return "int8" }
 
-// int8Plan is how one bucket is sent. Blocks begin with parameters, and a parameter's blocks have the same owners in all buckets, so that
-// neither means nor residuals depend on how parameters are dealt to buckets.
+// int8Plan describes how one bucket is sent. Each parameter begins a new block, and a parameter's blocks have the same owners in any
+// bucket, so neither means nor residuals depend on how parameters are assigned to buckets.
 type int8Plan struct {
 	blocks []int8Block // by owner
 	bytes  []int       // of the records of each owner
 	size   int         // of all records
 
-	first, last int // of the blocks, this rank's
-	begin       int // of its records, in those of all
-	elements    int // in its blocks
+	first, last int // range of this rank's blocks
+	begin       int // where its records begin among all records
+	elements    int // number of elements in its blocks
 }
 
 // int8Block is a part of a bucket.
 type int8Block struct {
 	begin, end int // in the bucket's Data
-	at         int // of its record, in those of all
+	at         int // where its record begins among all records
 	owner      int // the rank that averages it
 }
 
@@ -161,7 +162,7 @@ func newInt8Plan(b *Bucket, world, rank int) int8Plan {
 		count := (n + blockSize - 1) / blockSize
 		h := fnv.New32a()
 		h.Write([]byte(p.Name))
-		start := int(h.Sum32() % uint32(world)) // not all small parameters with rank 0
+		start := int(h.Sum32() % uint32(world)) // so that not all small parameters are rank 0's
 		for i := range count {
 			plan.blocks = append(plan.blocks, int8Block{
 				begin: offset + i*blockSize,
@@ -190,40 +191,40 @@ func newInt8Plan(b *Bucket, world, rank int) int8Plan {
 	return plan
 }
 
-// mine are the blocks that this rank averages.
+// mine returns the blocks that this rank averages.
 func (p *int8Plan) mine() []int8Block { return p.blocks[p.first:p.last] }
 
 func (b int8Block) recordSize() int { return scaleSize + b.end - b.begin }
 
-// record returns the block's record of all.
+// record returns the block's record among all records.
 func (b int8Block) record(all []byte) []byte { return all[b.at:][:b.recordSize()] }
 
 // of returns the block's part of a bucket.
 func (b int8Block) of(data []float32) []float32 { return data[b.begin:b.end] }
 
-// A block, of up to blockSize elements, is quantized with a scale of its own, and travels as a record: the scale, a float32, and an int8
+// A block of up to blockSize elements is quantized with a scale of its own, and sent as a record: the scale, a float32, and an int8
 // for each element.
 const (
 	blockSize = 256
 	scaleSize = 4
 )
 
-// scaleOf is the factor of a record's elements; NaN marks a block that is not finite, or has elements from 2^127 on.
+// scaleOf returns the factor of a record's elements. NaN marks a block that is not finite, or has elements from 2^127 on.
 func scaleOf(record []byte) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(record))
 }
 
-// notFinite tells that a record is of a block marked so.
+// notFinite reports whether a record is of a block that is marked as not finite.
 func notFinite(record []byte) bool { return math.IsNaN(float64(scaleOf(record))) }
 
-// quantize writes x as a record: x / scale, rounded to the nearest, where the largest magnitude is 127 scales. The
-// error is at most half a scale, but that a block all below 2^-121 is written as zeros.
+// quantize writes x as a record: x / scale, rounded to the nearest integer, with the largest magnitude at 127 scales. The
+// error is at most half a scale, except that a block with all magnitudes below 2^-121 is written as zeros.
 func quantize(record []byte, x []float32) {
 	top := topBits(x)
 	elements := record[scaleSize:]
 	scale, inverse := math.Float32frombits(top)/127, 127/math.Float32frombits(top)
 	switch {
-	case top >= 0x7f000000: // 2^127: 127 scales, rounded, may be infinite
+	case top >= 0x7f000000: // 2^127: 127 scales, after rounding, may be infinite
 		scale, inverse = float32(math.NaN()), 0
 	case math.IsInf(float64(inverse), 0):
 		scale, inverse = 0, 0
@@ -234,16 +235,16 @@ func quantize(record []byte, x []float32) {
 		return
 	}
 	for i, v := range x {
-		// Numbers from 2^23 to 2^24 have no fraction: the sum is rounded to one, and its lowest byte is the int8.
+		// Numbers from 2^23 to 2^24 have no fraction: the sum is rounded to an integer, and its lowest byte is the int8.
 		const round = 3 << 22
 		elements[i] = byte(math.Float32bits(float32(v*inverse) + round))
 	}
 }
 
-// topBits is the bits of the largest magnitude: they are ordered as magnitudes are, infinity and then NaN last.
+// topBits returns the bits of the largest magnitude. They are ordered as magnitudes are, with infinity and then NaN last.
 func topBits(x []float32) uint32 {
 	const magnitude = 1<<31 - 1
-	var a, b, c, d uint32 // apart, for the processor to go on with all at once
+	var a, b, c, d uint32 // separate, so that the processor can compute all four at once
 	for ; len(x) >= 4; x = x[4:] {
 		v := (*[4]float32)(x)
 		a = max(a, math.Float32bits(v[0])&magnitude)

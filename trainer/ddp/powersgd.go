@@ -15,44 +15,45 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// PowerSGDConfig has the names and defaults of PyTorch's PowerSGDState in its comments.
+// PowerSGDConfig configures NewPowerSGDHook. The comments give the names and defaults of PyTorch's PowerSGDState.
 type PowerSGDConfig struct {
-	// Rank is of the approximation, at least 1 (matrix_approximation_rank, 1).
+	// Rank is the rank of the approximation, at least 1 (matrix_approximation_rank, 1).
 	Rank int
-	// Start is how many steps are plain before it, up to MaxStart (start_powerSGD_iter, 1000): the first ones suffer most from
+	// Start is the number of uncompressed steps before it, up to MaxStart (start_powerSGD_iter, 1000): the first steps suffer most from
 	// compression.
 	Start int
-	// MinRate is by how much a gradient must shrink to be compressed, above 0 (min_compression_rate, 2).
+	// MinRate is the factor by which a gradient must shrink to be compressed, above 0 (min_compression_rate, 2).
 	MinRate float64
-	// Seed is what the first Q is drawn from. It must be the same on all ranks.
+	// Seed determines the first Q. It must be the same on all ranks.
 	Seed uint64
 }
 
-// MaxStart is the largest Start: checkpoints keep the count in a float32, which is exact up to there.
+// MaxStart is the largest Start: checkpoints keep the count in a float32, which is exact up to this number.
 const MaxStart = 1 << 24
 
-// powerSGD is what NewPowerSGDHook makes.
+// powerSGD is the Hook of NewPowerSGDHook.
 type powerSGD struct {
 	feedback
 	cfg    PowerSGDConfig
 	plans  []powerPlan // by bucket
 	states []State     // the count of steps and every matrix's last Q, by name
-	steps  []float32   // one element: how many there were, up to Start
+	steps  []float32   // one element: the number of steps, up to Start
 	first  scratch[float32]
 	second scratch[float32]
 }
 
-// NewPowerSGDHook approximates the mean of gradients that are matrices by one of low rank (arXiv 1905.13727; PyTorch's powerSGD_hook):
-// with M the gradient and its residual of a rank, n x m, and Q the result of the step before,
+// NewPowerSGDHook returns a Hook that approximates the mean of gradients that are matrices by a matrix of low rank (arXiv 1905.13727;
+// PyTorch's powerSGD_hook). With M the sum of the gradient and its residual on a rank, n x m, and Q the result of the previous step, it
+// computes
 //
 //	P = mean(M Q), P = orthonormal(P), Q = mean(transposed(M) P), mean of M = P transposed(Q)
 //
-// and (n + m) x Rank numbers travel instead of n x m. What the approximation leaves out of a rank's M is added to
-// its next gradient. Convolutions count as matrices of their outputs. Vectors, and
-// matrices that would not shrink by MinRate, are averaged as they are.
+// and sends (n + m) x Rank numbers instead of n x m. What the approximation leaves out of a rank's M is added to
+// its next gradient. The weights of a convolution count as a matrix with a row for each output channel. Vectors, and
+// matrices that would not shrink by MinRate, are averaged without compression.
 //
-// A gradient with an Inf or a NaN on any rank is all NaN on every rank, and leaves residual and Q as they were. Where a step is
-// skipped or its loss scaled otherwise, the residuals do not follow.
+// A gradient with an Inf or a NaN on any rank becomes NaN on every rank, and leaves residual and Q unchanged. If a step is
+// skipped, or its loss is scaled differently, the residuals are not adjusted.
 func NewPowerSGDHook(cfg PowerSGDConfig) (Hook, error) {
 	var wrong []error
 	if cfg.Rank < 1 {
@@ -70,7 +71,7 @@ func NewPowerSGDHook(cfg PowerSGDConfig) (Hook, error) {
 	return &powerSGD{cfg: cfg, steps: make([]float32, 1)}, nil
 }
 
-// matrix is how p's gradient is approximated, if it pays.
+// matrix returns how p's gradient is approximated. pays is false if it would not shrink enough.
 func (h *powerSGD) matrix(p *nn.Param) (f lowRank, pays bool) {
 	if len(p.Shape) < 2 || len(p.Grad) == 0 {
 		return lowRank{}, false
@@ -117,7 +118,7 @@ func (h *powerSGD) Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) 
 	return nil
 }
 
-// warm is the last Q of a matrix, or the first.
+// warm returns the last Q of a matrix, or the first one.
 func (h *powerSGD) warm(before []State, f lowRank) []float32 {
 	for _, s := range before {
 		if s.Name == "powersgd.q."+f.name {
@@ -136,7 +137,7 @@ func (h *powerSGD) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error 
 	plan, share := &h.plans[b.Index], 1/float32(comm.Size())
 	compress := h.steps[0] >= float32(h.cfg.Start)
 	if !compress && b.Index == len(h.plans)-1 {
-		h.steps[0]++ // the next step is another
+		h.steps[0]++ // this is the last bucket of the step
 	}
 	if !compress || len(plan.matrices) == 0 {
 		vec.Scale(b.Data, share)
@@ -165,23 +166,24 @@ func (h *powerSGD) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error 
 	return nil
 }
 
-// State implements Hook: the count of steps and every Q, which all ranks share, and the residuals, which are this rank's own.
+// State implements Hook. It returns the count of steps and every Q, which are the same on all ranks, and the residuals, which are this
+// rank's own.
 func (h *powerSGD) State() []State { return slices.Concat(h.states, h.feedback.states) }
 
-// String tells the configuration.
+// String returns the configuration.
 func (h *powerSGD) String() string {
 	return fmt.Sprintf("PowerSGD of rank %d from step %d for gradients that shrink by %v, seed %d",
 		h.cfg.Rank, h.cfg.Start, h.cfg.MinRate, h.cfg.Seed)
 }
 
-// powerPlan is how one bucket is sent: [plain gradients | all P] in one all-reduce, all Q in the next.
+// powerPlan describes how one bucket is sent: [plain gradients | all P] in one all-reduce, all Q in the next.
 type powerPlan struct {
 	plain      [][]float32 // views of the bucket
 	matrices   []lowRank
 	sumP, sumQ []float32
 }
 
-// assignBuffers gives the matrices of a bucket their parts of the buffers.
+// assignBuffers assigns parts of the buffers to the matrices of a bucket.
 func (plan *powerPlan) assignBuffers(first, second, left []float32) {
 	p, q := 0, 0
 	for _, grad := range plan.plain {
@@ -210,18 +212,18 @@ func (plan *powerPlan) pack(share float32) {
 	}
 }
 
-// lowRank approximates one gradient, a matrix M of rows x cols, by P transposed(Q) with few columns. P and Q are kept as
-// rows of their columns: rank x rows and rank x cols.
+// lowRank approximates one gradient, a matrix M of rows x cols, by P transposed(Q) with few columns. P and Q are stored
+// transposed: rank x rows and rank x cols.
 type lowRank struct {
 	name             string
 	rows, cols, rank int
 	seed             uint64
 	m, left          []float32 // the gradient, and its residual
 	p, q             []float32 // in the buffers that are all-reduced
-	warm             []float32 // the last Q, to begin the next step with: the same on all ranks
+	warm             []float32 // the last Q, with which the next step begins; the same on all ranks
 }
 
-// fresh writes a random column of Q, the same on all ranks.
+// fresh writes a random column of Q, which is the same on all ranks.
 func (f *lowRank) fresh(k int, dst []float32) {
 	h := fnv.New64a()
 	h.Write([]byte(f.name))
@@ -231,7 +233,7 @@ func (f *lowRank) fresh(k int, dst []float32) {
 	}
 }
 
-// computeP is P = M Q, scaled, with Q made orthonormal.
+// computeP computes P = M Q, scaled, with an orthonormal Q.
 func (f *lowRank) computeP(scale float32) {
 	copy(f.q, f.warm)
 	orthonormalize(f.q, f.cols, f.fresh)
@@ -243,7 +245,7 @@ func (f *lowRank) computeP(scale float32) {
 	}
 }
 
-// computeQ is Q = transposed(M) P, scaled, with P made orthonormal, which is the sum of all ranks'.
+// computeQ computes Q = transposed(M) P, scaled, with an orthonormal P, which is made from the sum of all ranks' P.
 func (f *lowRank) computeQ(scale float32) {
 	orthonormalize(f.p, f.rows, nil)
 	clear(f.q)
@@ -256,8 +258,8 @@ func (f *lowRank) computeQ(scale float32) {
 	vec.Scale(f.q, scale)
 }
 
-// finish replaces M by P transposed(Q), with the same bits on all ranks, and keeps what that leaves out. What
-// is not finite becomes NaN all over, and what is kept stays as it was.
+// finish replaces M by P transposed(Q), with the same bits on all ranks, and keeps the difference as the residual. If the
+// result is not finite, M becomes NaN, and the residual stays unchanged.
 func (f *lowRank) finish() {
 	if !vec.Finite(f.q) {
 		for i := range f.m {
@@ -277,16 +279,16 @@ func (f *lowRank) finish() {
 	vec.Axpy(f.left, -1, f.m)
 }
 
-// What is this short, against the vector before or at all, is rounding.
+// A vector that is shorter than this, relative to its length before or absolutely, is only rounding errors.
 const (
 	dependent = 0x1p-20
 	vanishing = 0x1p-100
 )
 
-// orthonormalize makes vectors of length n, one after another in v, orthonormal: Gram-Schmidt, repeated for a vector
-// as long as a pass takes more than half of it away, as what is left would be mostly rounding ("twice is enough", Parlett, The Symmetric
-// Eigenvalue Problem, 6.9). In place of one that vanishes, or depends on those before it in the precision of float32, comes what fresh
-// writes; without fresh, zero.
+// orthonormalize makes the vectors of length n in v orthonormal by Gram-Schmidt. It repeats the projection of a vector
+// as long as a pass removes more than half of it, because the rest would be mostly rounding errors ("twice is enough", Parlett, The
+// Symmetric Eigenvalue Problem, 6.9). A vector that vanishes, or depends on those before it within the precision of float32, is replaced by
+// what fresh writes, or by zero without fresh.
 //
 // All machines get the same bits for the same v.
 func orthonormalize(v []float32, n int, fresh func(k int, dst []float32)) {
@@ -307,7 +309,8 @@ func orthonormalize(v []float32, n int, fresh func(k int, dst []float32)) {
 	}
 }
 
-// project removes from x what lies along orthonormal vectors, and returns the length of the rest; 0 where that is rounding.
+// project removes from x its components along orthonormal vectors, and returns the length of the rest, or 0 if that is only rounding
+// errors.
 func project(x, vectors []float32) float64 {
 	n, length := len(x), math.Sqrt(vec.Dot(x, x))
 	least := max(dependent*length, vanishing)
@@ -320,7 +323,7 @@ func project(x, vectors []float32) float64 {
 		if length < least {
 			return 0
 		}
-		if !(length < before/2) { // NaN ends it, too
+		if !(length < before/2) { // also true for NaN
 			return length
 		}
 	}

@@ -2,5 +2,5 @@
 
 package ddp
 
-// raceEnabled tells whether the race detector is at work, which allocates.
+// raceEnabled reports whether the race detector is active, which allocates.
 const raceEnabled = true

@@ -11,24 +11,24 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// syncStep is what goes on between Begin and Finish. The goroutine of the caller counts gradients that are complete; the reducer, which is
-// another one while they overlap, reduces the buckets that are full.
+// syncStep is the state between Begin and Finish. The caller's goroutine counts complete gradients; the reducer, which with overlap runs on
+// another goroutine, reduces full buckets.
 type syncStep struct {
 	open bool
-	ctx  context.Context // of Begin: for as long as the step is open
+	ctx  context.Context // of Begin, while the step is open
 	pass *nn.Pass        // of Backward
-	sums []float64       // the caller's
-	head []float64       // the same, which the reducer adds up over all ranks first
+	sums []float64       // the caller's slice
+	head []float64       // a copy of sums, which the reducer adds up over all ranks first
 
-	left    []int   // gradients that are still incomplete, of each bucket
-	sent    int     // buckets that the reducer was notified of
+	left    []int   // number of incomplete gradients in each bucket
+	sent    int     // number of buckets of which the reducer was notified
 	arrived []int32 // members in the order in which their gradients were complete, while that may change the buckets
-	used    []uint8 // by member: whether it was used, here and then on any rank
-	wrong   error   // what this rank has given the step up for
+	used    []uint8 // by member: whether it was used, first on this rank and then on any
+	wrong   error   // why this rank has given up the step
 
-	full   chan struct{} // one for each bucket that is full, in order, and one for the end of Backward; closed: the step is given up
-	done   chan error    // the reducer's end
-	reduce func()        // starts the reducer: a value that is made once, so that a step allocates nothing
+	full   chan struct{} // one value for each full bucket, in order, and one for the end of Backward; closed if the step is given up
+	done   chan error    // the reducer's result
+	reduce func()        // runReducer, as a value that is made once, so that a step does not allocate
 	ready  func(*nn.Param)
 }
 
@@ -38,7 +38,7 @@ func (s *syncStep) init(d *DDP) {
 	s.used = make([]uint8, len(d.members))
 }
 
-// resize makes room for n buckets. No step is open.
+// resize makes room for n buckets. No step may be open.
 func (s *syncStep) resize(n int) {
 	s.left = make([]int, n)
 	s.full = make(chan struct{}, n+1)
@@ -51,14 +51,14 @@ func (s *syncStep) resize(n int) {
 // A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronized step averages
 // all that has gathered.
 //
-// The second step's Begin moves the gradients, with what they hold, elsewhere: who keeps a Param.Grad must take it again.
+// The second step's Begin moves the gradients, with their contents, to other memory: do not keep a Param.Grad across it.
 func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
 	s := &d.step
 	if s.open {
 		panic("ddp: Begin without Finish")
 	}
 	if d.nextOrder != nil {
-		d.rebuild() // here, where all ranks are: buckets are theirs together
+		d.rebuild() // here all ranks do it at the same point
 	}
 	s.open, s.ctx, s.pass, s.sums = true, ctx, pass, sums
 	s.head = append(s.head[:0], sums...)
@@ -79,12 +79,12 @@ func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
 	}
 }
 
-// idle tells whether there is nothing to reduce.
+// idle reports whether there is nothing to reduce.
 func (d *DDP) idle() bool { return d.comm.Size() == 1 && d.cfg.Hook == nil }
 
-// Finish ends a step, after Backward. It returns when the gradients are means over all ranks, with the same bits on every rank, and
-// sums are sums. Nothing writes to the gradients any more then. An error, which all later calls return, too, means that the DDP and
-// its Comm are broken on every rank; the gradients are zero then.
+// Finish ends a step, after Backward. When it returns nil, the gradients are means over all ranks, with the same bits on every rank, the
+// sums have been added up, and nothing writes to the gradients any more. After an error, which all later calls return, too, the DDP and
+// its Comm are broken on every rank, and the gradients are zero.
 func (d *DDP) Finish() error {
 	s := &d.step
 	if !s.open {
@@ -106,7 +106,7 @@ func (d *DDP) Finish() error {
 	return nil
 }
 
-// end forgets what was the caller's.
+// end drops what belongs to the caller.
 func (d *DDP) end() {
 	s := &d.step
 	if s.pass != nil {
@@ -115,7 +115,7 @@ func (d *DDP) end() {
 	s.open, s.ctx, s.pass, s.sums = false, nil, nil, nil
 }
 
-// wait returns when the reducer has ended.
+// wait waits until the reducer has ended.
 func (d *DDP) wait() error {
 	s := &d.step
 	if d.idle() {
@@ -129,15 +129,15 @@ func (d *DDP) wait() error {
 	return cmp.Or(s.wrong, err)
 }
 
-// drain takes back the notifications that the reducer did not wait for.
+// drain discards ready-bucket notifications that the reducer never consumed.
 func (s *syncStep) drain() {
 	for s.wrong == nil && len(s.full) > 0 {
 		<-s.full
 	}
 }
 
-// giveUp has the step fail everywhere, for a reason that only this rank knows. It does not wait for its turn: the reducer may be in a
-// collective, with a rank that comes late.
+// giveUp makes the step fail on all ranks, for a reason that only this rank knows. It does not wait for its turn: the reducer may be in a
+// collective, waiting for a slower rank.
 func (d *DDP) giveUp(reason error) {
 	if s := &d.step; s.wrong == nil {
 		s.wrong = reason
@@ -157,8 +157,8 @@ func (d *DDP) abandon(reason error) {
 	d.fail(s.wrong)
 }
 
-// ready counts a gradient that is complete, and notifies the reducer of buckets that are full by it. Parameters that are not the
-// DDP's are their owner's.
+// ready counts a complete gradient, and notifies the reducer of buckets that are full with it. It ignores parameters that are not the
+// DDP's.
 func (d *DDP) ready(p *nn.Param) {
 	m := d.member[p]
 	if m == nil {
@@ -168,8 +168,8 @@ func (d *DDP) ready(p *nn.Param) {
 	switch s := &d.step; {
 	case m.left > 0:
 	case m.left < 0:
-		d.giveUp(fmt.Errorf("Backward has used %s more than %d times: New wants a parameter as often as the model uses it, "+
-			"and a step has one Backward between Begin and Finish", p.Name, m.uses))
+		d.giveUp(fmt.Errorf("Backward has used %s more than %d times: list a parameter in New as often as the model uses it, "+
+			"and call Backward once between Begin and Finish", p.Name, m.uses))
 	default:
 		if !d.orderFixed {
 			s.arrived = append(s.arrived, int32(m.index))
@@ -179,7 +179,7 @@ func (d *DDP) ready(p *nn.Param) {
 	}
 }
 
-// notifyReducer tells the reducer of what it may reduce by now: buckets go in order, as all ranks must reduce the same one.
+// notifyReducer notifies the reducer of the buckets that it may reduce. They go in order, because all ranks must reduce the same one.
 func (s *syncStep) notifyReducer() {
 	for s.sent < len(s.left) && s.left[s.sent] == 0 {
 		s.full <- struct{}{}
@@ -187,7 +187,7 @@ func (s *syncStep) notifyReducer() {
 	}
 }
 
-// complete tells the reducer that Backward is over, and what is to become of gradients that it has not touched.
+// complete notifies the reducer that Backward has ended, and decides about gradients that it has not computed.
 func (d *DDP) complete() {
 	s := &d.step
 	if b := d.cfg.SyncBatchNorm; b != nil && b.err != nil {
@@ -213,8 +213,8 @@ func (d *DDP) complete() {
 	s.full <- struct{}{}
 }
 
-// markUsed sets HasGrad where any rank has used a parameter, or where a Hook has added what it still owed: what it gives out once is
-// gone from its residuals. Gradients of all others are zero.
+// markUsed sets HasGrad if any rank has used a parameter, or if a Hook has added a residual, which is then gone from the
+// residuals. The gradients of all other parameters are zero.
 func (d *DDP) markUsed() {
 	for i, m := range d.members {
 		p := m.param
@@ -227,7 +227,7 @@ func (d *DDP) markUsed() {
 
 func nonzero(g float32) bool { return g != 0 }
 
-// unused words that parameters have got no gradient.
+// unused returns an error that names the parameters without a gradient.
 func (d *DDP) unused() error {
 	var names []string
 	for _, m := range d.members {
@@ -242,17 +242,17 @@ func (d *DDP) unused() error {
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
-	return fmt.Errorf("Backward has not used %s on rank %d: have the loss depend on all parameters, leave those out that are not "+
+	return fmt.Errorf("Backward has not used %s on rank %d: make the loss depend on all parameters, leave out those that are not "+
 		"trained, or allow it with FindUnused", strings.Join(names, ", "), d.comm.Rank())
 }
 
-// Stats is what a step has spent on communication. In both is the time that was spent on waiting for slower ranks.
+// Stats is the time that a step has spent on communication. Both fields include waiting for slower ranks.
 type Stats struct {
-	Communication time.Duration // in collectives of gradients and sums, whatever went on at the same time
-	Exposed       time.Duration // in Finish, with nothing else going on
+	Communication time.Duration // in collectives of gradients and sums, including the part that overlaps with Backward
+	Exposed       time.Duration // in Finish, with nothing else in progress
 }
 
-// Overlap is the share of the communication that took place while Backward went on, from 0 to 1.
+// Overlap returns the share of the communication that took place during Backward, from 0 to 1.
 func (s Stats) Overlap() float64 {
 	if s.Communication <= 0 {
 		return 0
@@ -260,7 +260,7 @@ func (s Stats) Overlap() float64 {
 	return max(0, 1-float64(s.Exposed)/float64(s.Communication))
 }
 
-// Stats returns those of the last step. It is not collective.
+// Stats returns the statistics of the last step. It is not collective.
 func (d *DDP) Stats() Stats {
 	if d.step.open {
 		panic("ddp: Stats between Begin and Finish")

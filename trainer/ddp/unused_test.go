@@ -109,7 +109,7 @@ func TestFindUnusedCountsUnusedAsZero(t *testing.T) {
 	}
 }
 
-// A model that uses a parameter more often than New was told would change gradients that are on their way already.
+// A model that uses a parameter more often than it is listed in New would change gradients that are being sent already.
 func TestParameterUsedTooOftenIsAnError(t *testing.T) {
 	for rank, err := range ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
@@ -131,7 +131,7 @@ func TestParameterUsedTooOftenIsAnError(t *testing.T) {
 	}
 }
 
-// A parameter that was used less often than New was told is named with how often.
+// A parameter that was used less often than it is listed in New is named with the number of uses.
 func TestParameterUsedTooSeldomIsNamed(t *testing.T) {
 	params := fakeModel(4, 4)
 	d, err := New(t.Context(), mpi.Self(), []*nn.Param{params[0], params[1], params[0]}, nil, DefaultConfig())

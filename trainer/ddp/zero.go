@@ -10,15 +10,15 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// Stepper is what Zero needs of an optimizer.
+// Stepper is the part of an optimizer that Zero uses.
 type Stepper interface {
 	Step()
 }
 
 // Zero splits the work and the state of an optimizer over ranks (ZeRO stage 1, arXiv 1910.02054; PyTorch's
-// ZeroRedundancyOptimizer): each rank has an optimizer of its own parameters only, steps those, and gets the values
-// of the others from their owners. Gradients must be the same on all ranks, which DDP sees to; then the parameters have the bits that one
-// optimizer of all of them gives, if it treats each by itself.
+// ZeroRedundancyOptimizer): each rank has an optimizer of only its own parameters, updates those, and gets the values
+// of the others from their owners. Gradients must be the same on all ranks, as with DDP. Then the parameters have the bits that a single
+// optimizer of all parameters would compute, if it treats each parameter independently.
 type Zero[T Stepper] struct {
 	comm      *mpi.Comm
 	optimizer T
@@ -29,11 +29,11 @@ type Zero[T Stepper] struct {
 	counts    []int
 }
 
-// NewZero deals the parameters to ranks, and has factory make this rank's optimizer of its own, in their order in params. They
-// may be none, where there are more ranks than parameters.
+// NewZero assigns the parameters to ranks, and calls factory to make this rank's optimizer of its own parameters, in their order in params.
+// A rank may have none, if there are more ranks than parameters.
 //
-// The Value of every parameter becomes a view of memory of comm, with what it held, until Close: call it before anything else
-// keeps the slice. A parameter that is listed twice counts once. An error of factory on one rank is an error on all.
+// The Value of every parameter becomes a view of memory of comm, with the same contents, until Close: call NewZero before anything else
+// keeps the slice. A parameter that is listed twice counts once. If factory returns an error on one rank, all ranks get an error.
 func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param, factory func(own []*nn.Param) (T, error)) (*Zero[T],
 	error) {
 	dealt := deal(params, comm.Size())
@@ -68,8 +68,8 @@ func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param,
 	return z, nil
 }
 
-// Close gives the parameters values of their own, which the optimizer goes on with. A model that outlives the Comm needs it, as the
-// memory goes with that. It is not collective.
+// Close gives the parameters values of their own, which the optimizer then uses. Call it if the model outlives the Comm, whose
+// memory is freed with it. It is not collective.
 func (z *Zero[T]) Close() {
 	if z.closed {
 		return
@@ -80,8 +80,8 @@ func (z *Zero[T]) Close() {
 	}
 }
 
-// deal gives each rank its parameters, in their order in params: the largest first, each to the rank that has the least
-// so far, and of several to the lowest (PyTorch's _partition_parameters).
+// deal assigns parameters to ranks, in their order in params: the largest first, each to the rank with the least
+// so far, and among several to the lowest (PyTorch's _partition_parameters).
 func deal(params []*nn.Param, world int) [][]*nn.Param {
 	distinct := slices.Collect(nn.Distinct(params))
 	largestFirst := slices.Clone(distinct)
@@ -99,15 +99,15 @@ func deal(params []*nn.Param, world int) [][]*nn.Param {
 	return dealt
 }
 
-// Optimizer is the one of this rank's parameters.
+// Optimizer returns the optimizer of this rank's parameters.
 func (z *Zero[T]) Optimizer() T { return z.optimizer }
 
-// Step steps this rank's parameters, and gets all others' from their owners: one all-gather of the parameters' size. After an error the
-// values are not to be used: some are of this step and some of the last, and other ranks may still write to them.
-// A step after Close panics.
+// Step updates this rank's parameters, and gets the others from their owners with one all-gather of the parameters' size. After an error
+// the values must not be used: some are of this step and some of the previous one, and other ranks may still write to them.
+// Step panics after Close.
 func (z *Zero[T]) Step(ctx context.Context) error {
 	if z.closed {
-		panic("ddp: Step of a Zero that is closed")
+		panic("ddp: Step of a closed Zero")
 	}
 	z.optimizer.Step()
 	if err := mpi.AllGatherV(ctx, z.comm, z.values, z.own, z.counts); err != nil {
