@@ -6,8 +6,8 @@ import (
 	"ddpbatch/trainer/internal/vec"
 )
 
-// ReLU is y = max(x, 0), element by element. NaN stays NaN, so that a model that has gone
-// wrong shows it in its loss. At 0 the gradient is 0, as in PyTorch.
+// ReLU is y = max(x, 0), element by element. NaN stays NaN, so that a model with wrong
+// numbers shows it in its loss. At 0 the gradient is 0, as in PyTorch.
 type ReLU struct{ elementwise }
 
 // NewReLU returns a rectifier for batches of any width.
@@ -45,15 +45,15 @@ func (e *elementwise) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 	return e.dx
 }
 
-// GELU is y = x Phi(x), element by element, where Phi is the normal distribution: torch.nn.GELU in its exact form
+// GELU is y = x Phi(x), element by element, where Phi is the normal distribution function: torch.nn.GELU in its exact form
 // (Hendrycks, Gimpel: Gaussian Error Linear Units, arXiv 1606.08415).
 type GELU struct {
 	stateless
-	x Matrix // what the last Forward was given
-	y Matrix // the input's gradient after Backward: nobody reads y any more by then
+	x Matrix // the input of the last Forward
+	y Matrix // the output, and after Backward the input's gradient: the output is not read any more by then
 }
 
-// NewGELU returns the unit for batches of any width.
+// NewGELU returns a GELU for batches of any width.
 func NewGELU() *GELU { return new(GELU) }
 
 // Forward returns x Phi(x).
@@ -74,22 +74,22 @@ func (g *GELU) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 	return g.y
 }
 
-// Dropout is torch.nn.Dropout: in training, each element is 0 with probability p and multiplied by 1/(1-p) otherwise, so
-// that its expectation stays; in evaluation it is passed on.
+// Dropout is torch.nn.Dropout. In training, each element is set to 0 with probability p and otherwise multiplied by 1/(1-p), so
+// that its expectation stays the same. In evaluation the input is returned unchanged.
 //
-// Which elements are dropped is a function of Pass.Seed, the layer's stream and the element's index in the
-// batch, and of nothing else: a step that is done again drops the same ones. Which they were is kept for Backward.
+// Which elements are dropped depends only on Pass.Seed, the layer's stream and the element's index in the
+// batch: a step that is repeated drops the same ones. The choice is kept for Backward.
 type Dropout struct {
 	stateless
 	stream  uint64
 	below   uint64     // an element is dropped if its 32 random bits are below this
-	factors [2]float32 // of elements that stay, and of those that are dropped
+	factors [2]float32 // of elements that stay, and of elements that are dropped
 	active  bool       // in the last Forward
 	y       Matrix
 	dx      Matrix // the factor of each element after an active Forward, then the input's gradient
 }
 
-// NewDropout returns a dropout with probability p in [0, 1]. Each of a model has its own stream.
+// NewDropout returns a dropout with probability p in [0, 1]. Each dropout of a model needs its own stream.
 func NewDropout(p float64, stream uint64) *Dropout {
 	if !(p >= 0 && p <= 1) {
 		panic("nn: the probability of dropout is not between 0 and 1")
@@ -115,7 +115,7 @@ func (d *Dropout) Forward(p *Pass, x Matrix) Matrix {
 	return d.y
 }
 
-// draw sets the factor of each element. Whether it is dropped costs no branch, which could not be predicted.
+// draw sets the factor of each element. It selects the factor without a branch, which could not be predicted.
 func (d *Dropout) draw(seed uint64) {
 	rest := d.dx.Data
 	for block := uint64(0); len(rest) > 0; block++ {

@@ -8,24 +8,24 @@ import (
 	"ddpbatch/trainer/internal/vec"
 )
 
-// attentionBlock is how many symbols of a sequence are multiplied at a time. What comes after a block is not computed: of n blocks
-// that leaves (n+1)/2n of the work, but smaller products are slower.
+// attentionBlock is how many symbols of a sequence are multiplied at a time. The products with symbols after a block are not computed: with
+// n blocks that leaves (n+1)/2n of the work, but smaller products are slower.
 const attentionBlock = 64
 
 // CausalAttention is softmax(Q Kᵀ / sqrt(width of a head)) V for each head of each sequence, where a symbol attends to itself and
 // to those before it (Vaswani and others: Attention Is All You Need, arXiv 1706.03762). It has no parameters: the projections
-// before and behind it are Linear layers.
+// before and after it are Linear layers.
 type CausalAttention struct {
 	stateless
 	width, heads, context int
-	qkv                   Matrix    // what the last Forward was given
-	probs                 []float32 // [sequences, heads, context, context]; what lies right of the diagonal's blocks means nothing
+	qkv                   Matrix    // the input of the last Forward
+	probs                 []float32 // [sequences, heads, context, context]; elements to the right of the diagonal's blocks are undefined
 	y                     Matrix
-	dscores               *Matrix // one head's gradient, [context, context]; it lives within Backward
+	dscores               *Matrix // one head's gradient, [context, context]; used only within Backward
 	dqkv                  *Matrix
 }
 
-// NewCausalAttention returns the attention of sequences of context symbols with the given width, a multiple of heads.
+// NewCausalAttention returns an attention for sequences of context symbols with the given width, a multiple of heads.
 func NewCausalAttention(width, heads, context int) *CausalAttention {
 	if width < 1 || heads < 1 || context < 1 || width%heads != 0 {
 		panic("nn: attention needs a context, and a width that is a multiple of its heads")
@@ -33,8 +33,8 @@ func NewCausalAttention(width, heads, context int) *CausalAttention {
 	return &CausalAttention{width: width, heads: heads, context: context, dscores: new(Matrix), dqkv: new(Matrix)}
 }
 
-// Forward takes rows [q | k | v], each of the layer's width and the heads side by side in it, a row for each symbol, sequence by
-// sequence. It returns rows of the layer's width. The probabilities are kept for Backward: 4 context² heads bytes a sequence.
+// Forward takes rows [q | k | v], each of the layer's width and with the heads side by side, one row for each symbol, sequence by
+// sequence. It returns rows of the layer's width. It keeps the probabilities for Backward: 4 context² heads bytes a sequence.
 func (a *CausalAttention) Forward(p *Pass, qkv Matrix) Matrix {
 	if qkv.Cols != 3*a.width || qkv.Rows%a.context != 0 {
 		panic("nn: input of an attention has the wrong shape")
@@ -85,7 +85,7 @@ func (a *CausalAttention) backwardHead(p *Pass, dy Matrix, i int) {
 	q, k, v := a.inputs(a.qkv, i)
 	dq, dk, dv := a.inputs(*a.dqkv, i)
 	out, probs, ds := a.output(dy, i), a.headProbs(i), whole(*a.dscores)
-	// Rows of the scores: the products of queries with all that comes before them.
+	// Rows of the scores: the products of queries with the keys of all symbols up to their own.
 	for first := 0; first < a.context; first += attentionBlock {
 		end := min(first+attentionBlock, a.context)
 		block := ds.from(first, 0)
@@ -97,7 +97,7 @@ func (a *CausalAttention) backwardHead(p *Pass, dy Matrix, i int) {
 		}
 		p.multiply(dq.from(first, 0), block, blas.NoTrans, k, blas.NoTrans, end-first, a.headWidth(), end, a.scale(), 0)
 	}
-	// Columns: those of keys and values with all that comes after them.
+	// Columns: the gradients of keys and values, from the queries of all symbols from their own on.
 	for first := 0; first < a.context; first += attentionBlock {
 		n, rest := min(attentionBlock, a.context-first), a.context-first
 		p.multiply(dk.from(first, 0), ds.from(first, first), blas.Trans, q.from(first, 0), blas.NoTrans, n,
@@ -110,13 +110,13 @@ func (a *CausalAttention) headWidth() int { return a.width / a.heads }
 
 func (a *CausalAttention) scale() float32 { return float32(1 / math.Sqrt(float64(a.headWidth()))) }
 
-// inputs returns the three parts of m, laid out as the input is, that belong to the i-th head, counted over all sequences.
+// inputs returns the three parts of m, which has the layout of the input, that belong to the i-th head, counted over all sequences.
 func (a *CausalAttention) inputs(m Matrix, i int) (q, k, v view) {
 	head := view{m.Data, m.Cols}.from(i/a.heads*a.context, i%a.heads*a.headWidth())
 	return head, head.from(0, a.width), head.from(0, 2*a.width)
 }
 
-// output is the same for m laid out as the output is.
+// output is the same for m with the layout of the output.
 func (a *CausalAttention) output(m Matrix, i int) view {
 	return view{m.Data, m.Cols}.from(i/a.heads*a.context, i%a.heads*a.headWidth())
 }

@@ -9,23 +9,23 @@ import (
 // CNNConfig is the shape of a convolutional network.
 type CNNConfig struct {
 	In        Image
-	Channels  []int   // of each stage: a convolution, ReLU, and the largest of each 2 x 2 values
-	Kernel    int     // of the convolutions, which keep the image's size if it is odd
+	Channels  []int   // for each stage: of a convolution, which ReLU and 2 x 2 max-pooling follow
+	Kernel    int     // of the convolutions; with an odd kernel they keep the image's size
 	BatchNorm bool    // between convolution and ReLU
-	Reducer   Reducer // of the batch normalizations; nil: of each rank alone
-	Hidden    []int   // widths of dense layers with ReLU behind the stages
+	Reducer   Reducer // for batch normalization over ranks; nil: each rank's own batch
+	Hidden    []int   // widths of dense layers with ReLU after the stages
 	Dropout   float64 // before every dense layer; 0: none
 	Classes   int
 }
 
-// Validate returns what is wrong with a configuration that a user has written.
+// Validate returns an error that describes the first fault of a configuration.
 func (c CNNConfig) Validate() error {
 	in := c.In
 	if in.Channels < 1 || in.Height < 1 || in.Width < 1 {
 		return fmt.Errorf("cnn: images of %d x %d x %d (channels, height, width): all must be at least 1", in.Channels, in.Height, in.Width)
 	}
 	if len(c.Channels) > 0 && c.Kernel < 1 {
-		return fmt.Errorf("cnn: kernel is %d: it must be at least 1, and is mostly 3 or 5", c.Kernel)
+		return fmt.Errorf("cnn: kernel is %d: it must be at least 1, and is usually 3 or 5", c.Kernel)
 	}
 	height, width := in.Height, in.Width
 	for i, channels := range c.Channels {
@@ -34,7 +34,7 @@ func (c CNNConfig) Validate() error {
 		}
 		grown := (c.Kernel + 1) % 2 // an even kernel adds a row and a column
 		if min(height, width)+grown < 2 {
-			return fmt.Errorf("cnn: stage %d halves an image of %d x %d, which needs at least 2 x 2: use fewer stages, or larger images",
+			return fmt.Errorf("cnn: stage %d halves an image of %d x %d, but needs at least 2 x 2: use fewer stages, or larger images",
 				i+1, height+grown, width+grown)
 		}
 		height, width = (height+grown)/2, (width+grown)/2
@@ -53,15 +53,15 @@ func (c CNNConfig) Validate() error {
 	return nil
 }
 
-// NewCNN returns stages of convolutions and a head of dense layers. Its parameters have the names of this torch.nn.Sequential, whose
-// entries are counted whether they have parameters or not:
+// NewCNN returns stages of convolutions and a head of dense layers. Its parameters have the names of this torch.nn.Sequential, in which
+// modules without parameters are numbered, too:
 //
 //	Conv2d(in, out, Kernel, padding=Kernel//2), [BatchNorm2d(out),] ReLU(), MaxPool2d(2)    for each of Channels
 //	Flatten()
 //	[Dropout(Dropout),] Linear(in, out), ReLU()                                             for each of Hidden
 //	[Dropout(Dropout),] Linear(in, Classes)
 //
-// ReLU and pooling are one module here, and images are flat already. It panics where Validate would return an error.
+// Here ReLU and pooling are one module, and images are flat already. NewCNN panics if Validate returns an error.
 func NewCNN(cfg CNNConfig, src Source) *Sequential {
 	if cfg.Validate() != nil {
 		panic("nn: the configuration of a CNN is not valid")
@@ -93,14 +93,14 @@ func NewCNN(cfg CNNConfig, src Source) *Sequential {
 	return NewNamed(b.children...)
 }
 
-// cnnBuilder counts entries as PyTorch does.
+// cnnBuilder numbers modules as PyTorch does.
 type cnnBuilder struct {
 	image    Image // the output of the last stage
 	index    int
 	children []Child
 }
 
-// add appends a module that stands for the given number of PyTorch's.
+// add appends a module that stands for the given number of PyTorch's modules.
 func (b *cnnBuilder) add(m Module, entries int) {
 	b.children = append(b.children, Child{strconv.Itoa(b.index), m})
 	b.index += entries

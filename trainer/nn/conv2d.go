@@ -7,7 +7,7 @@ import (
 	"ddpbatch/trainer/nn/internal/block"
 )
 
-// Conv2dConfig is the shape of a convolution, in the words of torch.nn.Conv2d. The kernel is square.
+// Conv2dConfig is the shape of a convolution, with the names of torch.nn.Conv2d. The kernel is square.
 type Conv2dConfig struct {
 	Out     int // channels
 	Kernel  int
@@ -18,28 +18,28 @@ type Conv2dConfig struct {
 
 // Conv2d is torch.nn.Conv2d without groups and dilation: "weight" is [out, in, kernel, kernel] and "bias" [out].
 //
-// It is a product of the weights with the patches of one sample, or of a few small ones, at a time: what a product reads stays in the
+// It multiplies the weights by the patches of one sample, or of a few small ones, at a time: so the factors of a product stay in the
 // cache, and memory does not grow with the batch. A last row of ones in the patches makes the bias, and its gradient, part of the product.
 type Conv2d struct {
 	parameters
 	patches      *patches
 	out          Image
 	weight, bias *Param // bias is nil with NoBias
-	x            Matrix // what the last Forward was given
+	x            Matrix // the input of the last Forward
 	y, dx        Matrix
 
-	group   int       // samples of one product
+	group   int       // number of samples in one product
 	planes  []float32 // of one sample; the padding in them stays 0
 	dplanes []float32 // their gradient
 	dense   Matrix    // weight and bias side by side
-	sums    Matrix    // what a batch adds to the gradient of dense, transposed: so that product is faster
-	columns Matrix    // the patches of a group, sample by sample; in Backward their gradient too
-	direct  bool      // a group is one sample, whose output a product writes, and whose gradient it reads, where they lie
-	joined  Matrix    // where they are else: a row for each channel, sample by sample
+	sums    Matrix    // what a batch adds to the gradient of dense, transposed because that product is faster
+	columns Matrix    // the patches of a group, sample by sample; in Backward also their gradient
+	direct  bool      // a group is one sample, and products use its output and gradient without copies
+	joined  Matrix    // unless direct: the output or its gradient, with a row for each channel, sample by sample
 }
 
-// groupCols is about how many columns a product has at least: with fewer, reading the weights takes longer than multiplying; with many
-// more, the patches leave the core's own cache.
+// groupCols is about the least number of columns of a product: with fewer, reading the weights takes longer than multiplying; with many
+// more, the patches no longer fit in the core's own cache.
 const groupCols = 256
 
 // NewConv2d returns a convolution of images like in. Weight, then bias, are drawn from U(-1/sqrt(n), 1/sqrt(n)) with
@@ -83,7 +83,7 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	return l
 }
 
-// Out is the geometry of the output.
+// Out returns the geometry of the output.
 func (l *Conv2d) Out() Image { return l.out }
 
 // Forward returns the convolution of each row.
@@ -112,7 +112,7 @@ func (l *Conv2d) Forward(p *Pass, x Matrix) Matrix {
 
 func whole(m Matrix) view { return view{m.Data, m.Cols} }
 
-// Backward adds to the gradients of weight and bias, and returns that of the input.
+// Backward adds to the gradients of weight and bias, and returns the gradient of the input.
 func (l *Conv2d) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, l.y)
 	if input {
@@ -136,7 +136,7 @@ func (l *Conv2d) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	return l.dx
 }
 
-// inputGradient turns columns into the gradient of the patches, Wᵀ dy, and adds up what each value of the input has got.
+// inputGradient sets columns to the gradient of the patches, Wᵀ dy, and adds it up for each value of the input.
 func (l *Conv2d) inputGradient(p *Pass, dy Matrix, first, n int) {
 	s := l.patches
 	depth := s.depth()
@@ -162,11 +162,11 @@ func (l *Conv2d) addGradients(p *Pass) {
 	}
 }
 
-// aliasingStride is a number of values: of rows that begin a multiple of it apart, what lies one below the other has so few lines in the
-// cache that it does not stay there. Images of 32 x 32 are such rows.
+// aliasingStride is a number of values. If rows begin a multiple of it apart, the values below each other share so few lines of the
+// cache that they do not stay there. Images of 32 x 32 have such rows.
 const aliasingStride = 256
 
-// padStride returns n or little more, in whole lines of the cache, an odd number of them.
+// padStride returns n rounded up to an odd number of cache lines.
 func padStride(n int) int {
 	const line = 16 // values
 	return ((n+line-1)/line | 1) * line
@@ -180,7 +180,8 @@ func (l *Conv2d) gather(first, n int) {
 	}
 }
 
-// grouped is where a product finds the samples of m, the output or its gradient, from first on: a row for each channel, sample by sample.
+// grouped returns the samples of m, the output or its gradient, from first on, as a product uses them: a row for each channel, sample by
+// sample.
 func (l *Conv2d) grouped(m Matrix, first int) view {
 	if l.direct {
 		return view{m.Row(first), l.out.plane()}
@@ -188,7 +189,7 @@ func (l *Conv2d) grouped(m Matrix, first int) view {
 	return whole(l.joined)
 }
 
-// joinSamples copies n samples of m from first on to where grouped says.
+// joinSamples copies n samples of m from first on to the place that grouped returns.
 func (l *Conv2d) joinSamples(m Matrix, first, n int) {
 	for i := 0; i < n && !l.direct; i++ {
 		row, joined, size := l.sample(m, first, i)
@@ -196,7 +197,7 @@ func (l *Conv2d) joinSamples(m Matrix, first, n int) {
 	}
 }
 
-// splitSamples is joinSamples backwards.
+// splitSamples is the inverse of joinSamples.
 func (l *Conv2d) splitSamples(m Matrix, first, n int) {
 	for i := 0; i < n && !l.direct; i++ {
 		row, joined, size := l.sample(m, first, i)
@@ -204,7 +205,7 @@ func (l *Conv2d) splitSamples(m Matrix, first, n int) {
 	}
 }
 
-// sample returns where to find the i-th sample of a group that is not direct.
+// sample returns the places of the i-th sample of a group that is not direct.
 func (l *Conv2d) sample(m Matrix, first, i int) (row, joined block.View, size block.Size) {
 	plane := l.out.plane()
 	return block.View{Data: m.Row(first + i), Pitch: plane}, block.View{Data: l.joined.Data[i*plane:], Pitch: l.joined.Cols},

@@ -13,25 +13,25 @@ type GPTConfig struct {
 	Heads   int     // of each attention
 	Width   int     // columns of the activations between blocks; a multiple of Heads
 	Context int     // symbols in a sequence
-	Symbols int     // that there are
+	Symbols int     // number of different symbols
 	Dropout float64 // of the embedding and of what each residual branch adds; 0: none
 }
 
-// gptDeviation is that of GPT-2's initial weights.
+// gptDeviation is the standard deviation of GPT-2's initial weights.
 const gptDeviation = 0.02
 
-// NewGPT returns a decoder-only transformer as GPT-2 is (Radford and others: Language Models are Unsupervised Multitask Learners), without
-// shared weights: "embed", "blocks.0" and so on, "norm" and "head". A block is
+// NewGPT returns a decoder-only transformer like GPT-2 (Radford and others: Language Models are Unsupervised Multitask Learners), but
+// without shared weights. Its modules are "embed", "blocks.0" and so on, "norm" and "head". A block is
 //
 //	x + attn.proj(attention(attn.qkv(ln1(x)))), then x + mlp.proj(gelu(mlp.fc(ln2(x))))
 //
-// with 4 Width columns inside the second. Linear layers have a bias but for the head. The input has a sequence of Context symbols in each
-// row, the output a row of Symbols logits for each symbol: those of the next one.
+// with 4 Width columns inside the second part. Linear layers have a bias, except for the head. The input has a sequence of Context symbols
+// in each row. The output has a row of Symbols logits for each symbol, which predict the next one.
 //
 // Weights are drawn from N(0, 0.02²), those of attn.proj and mlp.proj from N(0, 0.02² / (2 Layers)), in the order of Params; biases are 0.
 //
-// The result is flat, a module for the embedding, each block, the last norm and the head, so that it can be cut for a pipeline. All its
-// layers share the memory of gradients that only live from one module to the one before it, so parts of one model must not run
+// The result is flat, with a module for the embedding, each block, the last norm and the head, so that it can be split for a pipeline. All
+// its layers share memory for gradients that are used only between one module and the one before it, so parts of one model must not run
 // at the same time.
 func NewGPT(cfg GPTConfig, src Source) *Sequential {
 	if cfg.Layers < 1 {
@@ -72,7 +72,7 @@ func (cfg GPTConfig) block(i int, shared *gptScratch, src Source) Module {
 	)
 }
 
-// dropout puts a dropout with its own stream behind m, if there is to be one.
+// dropout appends a dropout with its own stream to m, if there is to be one.
 func (cfg GPTConfig) dropout(stream int, m Module) Module {
 	if cfg.Dropout == 0 {
 		return m
@@ -80,7 +80,7 @@ func (cfg GPTConfig) dropout(stream int, m Module) Module {
 	return join(Child{"layers", m}, Child{"dropout", NewDropout(cfg.Dropout, uint64(stream))})
 }
 
-// join is NewNamed without a change to the names of parameters.
+// join is NewNamed, but does not change the names of parameters.
 func join(children ...Child) *Sequential {
 	s := new(Sequential)
 	for _, c := range children {
@@ -89,8 +89,8 @@ func join(children ...Child) *Sequential {
 	return s
 }
 
-// gptScratch is memory for gradients that live from the Backward that makes them to the next one, which belongs to another kind of module,
-// or not even as long. All layers of a GPT share it: between two linear layers, and between two attentions, there is always a module
+// gptScratch is memory for gradients that are used from the Backward that makes them to at most the next one, which belongs to another kind
+// of module. All layers of a GPT share it: between two linear layers, and between two attentions, there is always a module
 // that writes elsewhere.
 type gptScratch struct {
 	dx      Matrix // of linear layers
@@ -105,7 +105,7 @@ func (s *gptScratch) attention(width, heads, context int) *CausalAttention {
 	return a
 }
 
-// linear returns a linear layer with weights from N(0, deviation²) and the bias, if any, 0.
+// linear returns a linear layer with weights from N(0, deviation²). Its bias, if any, is 0.
 func (s *gptScratch) linear(in, out int, bias bool, deviation float64, src Source) *Linear {
 	l := newLinear(in, out, bias)
 	l.dx = &s.dx
@@ -118,7 +118,7 @@ func (s *gptScratch) linear(in, out int, bias bool, deviation float64, src Sourc
 type Embedding struct {
 	parameters
 	token, position *Param
-	x               Matrix // what the last Forward was given
+	x               Matrix // the input of the last Forward
 	y, dx           Matrix
 }
 
@@ -133,14 +133,14 @@ func NewEmbedding(symbols, context, width int, src Source) *Embedding {
 
 func newEmbedding(symbols, context, width int) *Embedding {
 	if symbols < 1 || context < 1 || width < 1 {
-		panic("nn: an embedding needs at least one symbol, one place and one column")
+		panic("nn: an embedding needs at least one symbol, one position and one column")
 	}
 	e := &Embedding{token: newParam("token.weight", symbols, width), position: newParam("position.weight", context, width)}
 	e.parameters = parameters{e.token, e.position}
 	return e
 }
 
-// Forward takes a sequence in each row, its symbols as whole numbers below symbols, and returns a row
+// Forward takes a sequence in each row, with its symbols as whole numbers less than symbols, and returns a row
 // for each symbol, sequence by sequence.
 func (e *Embedding) Forward(_ *Pass, x Matrix) Matrix {
 	width := e.token.Shape[1]
@@ -155,8 +155,8 @@ func (e *Embedding) Forward(_ *Pass, x Matrix) Matrix {
 	return e.y
 }
 
-// Backward adds each row of dy to the gradients of its symbol and of its position. Symbols have no gradient, so
-// where one is asked for, it is zero.
+// Backward adds each row of dy to the gradients of its symbol and of its position. Symbols have no gradient: if
+// the input's gradient is wanted, it is zero.
 func (e *Embedding) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, e.y)
 	width := e.token.Shape[1]
@@ -176,7 +176,7 @@ func (e *Embedding) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	return e.dx
 }
 
-// tokenRow returns the symbol's row of data. NaN is out of range too.
+// tokenRow returns the symbol's row of data. NaN is out of range, too.
 func (e *Embedding) tokenRow(data []float32, symbol float32) []float32 {
 	if !(symbol >= 0 && symbol < float32(e.token.Shape[0])) {
 		panic("nn: symbol out of range")

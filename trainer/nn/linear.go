@@ -11,9 +11,9 @@ type Linear struct {
 	parameters
 	weight *Param
 	bias   *Param // nil: none
-	x      Matrix // what the last Forward was given
+	x      Matrix // the input of the last Forward
 	y      Matrix
-	dx     *Matrix // the layer's own, or one that a model's layers share
+	dx     *Matrix // the layer's own, or one that all layers of a model share
 }
 
 // NewLinear returns a layer from in to out features. Weight, then bias, are drawn from
@@ -50,12 +50,12 @@ func (l *Linear) Forward(p *Pass, x Matrix) Matrix {
 			copy(l.y.Row(i), l.bias.Value)
 		}
 	}
-	// The product adds to the bias: a library that is to overwrite clears first, which takes the time of this copy.
+	// The product adds to the bias. A library that overwrites would clear first, which takes as long as this copy.
 	p.Product(l.y, x, blas.NoTrans, l.weights(l.weight.Value), blas.Trans, l.bias != nil)
 	return l.y
 }
 
-// forwardOnto returns base + x Wᵀ + b. It takes no longer than Forward.
+// forwardOnto returns base + x Wᵀ + b. It takes the same time as Forward.
 func (l *Linear) forwardOnto(p *Pass, x, base Matrix) Matrix {
 	l.take(x)
 	sameShape(base, l.y)

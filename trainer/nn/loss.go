@@ -7,15 +7,15 @@ import (
 )
 
 // CrossEntropy is the mean over rows of -log softmax(logits)[label],
-// torch.nn.CrossEntropyLoss. The zero value is ready.
+// torch.nn.CrossEntropyLoss. The zero value is ready to use.
 type CrossEntropy struct{ dlogits Matrix }
 
 // Loss returns the mean, and its gradient (softmax - onehot) / rows in a buffer that is valid
-// until the next call. Each row has a label in [0, logits.Cols). The largest logit is subtracted first,
-// so that no exponential overflows; sums are taken in float64. Without rows the loss is 0.
+// until the next call. Each row has a label in [0, logits.Cols). Loss subtracts the largest logit first,
+// so that no exponential overflows, and adds up in float64. Without rows the loss is 0.
 func (l *CrossEntropy) Loss(logits Matrix, labels []int) (float64, Matrix) {
 	if len(labels) != logits.Rows {
-		panic("nn: the number of labels is not that of rows")
+		panic("nn: the number of labels differs from the number of rows")
 	}
 	l.dlogits.resize(logits.Rows, logits.Cols)
 	if logits.Rows == 0 {
@@ -37,7 +37,7 @@ func (l *CrossEntropy) Loss(logits Matrix, labels []int) (float64, Matrix) {
 }
 
 // Argmax returns the index of the first largest element, the class that a row of logits predicts.
-// Elements that are NaN count only where the first one is.
+// If the first element is NaN it returns 0, and it ignores other NaNs.
 func Argmax(row []float32) int {
 	best := 0
 	for j, v := range row {
@@ -49,7 +49,7 @@ func Argmax(row []float32) int {
 }
 
 // MSE is the mean squared error over all elements, torch.nn.MSELoss. The zero value is
-// ready.
+// ready to use.
 type MSE struct{ dy Matrix }
 
 // Loss returns mean((y - target)²), and its gradient with respect to y in a buffer that is valid

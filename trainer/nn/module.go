@@ -10,43 +10,43 @@ import (
 
 // Module is a differentiable function of a batch, with or without parameters.
 //
-// There is at most one Backward for each Forward, which it follows before the next Forward: it may overwrite what the
-// Forward has kept for it. To evaluate, Forward is called alone. Who owns the matrices is said in the package's documentation.
+// There is at most one Backward for each Forward, before the next Forward. It may overwrite what the
+// Forward has kept for it. For evaluation only Forward is called. The package's documentation says who owns the matrices.
 type Module interface {
-	// Forward returns y = f(x). Most modules give one row for each row of x; those of a transformer
-	// give one for each symbol.
+	// Forward returns y = f(x). Most modules return one row for each row of x; those of a transformer
+	// return one for each symbol.
 	Forward(p *Pass, x Matrix) Matrix
 
 	// Backward takes dL/dy of the last Forward, adds dL/dw to the Grad of every parameter
-	// w, calls p.Done(w) for it, and returns dL/dx. Where input is false nobody wants that last one: it is
+	// w, calls p.Done(w) for it, and returns dL/dx. If input is false, dL/dx is not needed: it is
 	// not computed, and the result is the empty matrix.
 	Backward(p *Pass, dy Matrix, input bool) Matrix
 
-	// Params returns the parameters in the order of PyTorch's named_parameters, but lists one that several modules share at
-	// each of its uses, as each of them calls Done for it. The slice is the module's own.
+	// Params returns the parameters in the order of PyTorch's named_parameters. It lists a parameter that several modules share at
+	// each of its uses, because each use calls Done for it. The module owns the slice.
 	Params() []*Param
 
-	// Buffers returns what else belongs to the state, in the order of PyTorch's named_buffers, a shared one at each of its
-	// uses. The slice is the module's own.
+	// Buffers returns the rest of the state, in the order of PyTorch's named_buffers, with a shared buffer at each of its
+	// uses. The module owns the slice.
 	Buffers() []*Buffer
 }
 
 // stateless is embedded by modules without parameters and buffers.
 type stateless struct{}
 
-// Params returns none.
+// Params returns nil.
 func (stateless) Params() []*Param { return nil }
 
-// Buffers returns none.
+// Buffers returns nil.
 func (stateless) Buffers() []*Buffer { return nil }
 
-// parameters is embedded by modules with parameters and no buffers.
+// parameters is embedded by modules with parameters but no buffers.
 type parameters []*Param
 
 // Params returns the parameters.
 func (p parameters) Params() []*Param { return p }
 
-// Buffers returns none.
+// Buffers returns nil.
 func (parameters) Buffers() []*Buffer { return nil }
 
 // Param is a named parameter with its gradient.
@@ -55,11 +55,11 @@ type Param struct {
 	Shape []int  // of Value and Grad, row-major
 	Value []float32
 	Grad  []float32
-	// HasGrad tells whether a Backward has added to Grad since ZeroGrad. A parameter without is unused: false stands for
-	// PyTorch's .grad of None, and optimizers leave such a parameter as it is.
+	// HasGrad reports whether a Backward has added to Grad since ZeroGrad. A parameter for which it is false is unused, like one whose
+	// .grad is None in PyTorch, and optimizers do not change it.
 	HasGrad bool
 
-	seen bool // by the Distinct that is going on
+	seen bool // used by Distinct
 }
 
 func newParam(name string, shape ...int) *Param {
@@ -86,8 +86,8 @@ func sizeOf(shape []int) int {
 	return size
 }
 
-// Distinct goes through params in their order and yields each once, however often it is listed. It takes notes in the
-// parameters, which needs neither memory nor a search: one goroutine does so at a time, and not once more within its loop.
+// Distinct yields each of params once, in their order, however often it is listed. It marks the parameters
+// themselves, which needs neither memory nor a search: only one goroutine at a time may use it, and its loop must not call it again.
 func Distinct(params []*Param) iter.Seq[*Param] {
 	return func(yield func(*Param) bool) {
 		for _, p := range params {
@@ -114,23 +114,23 @@ func ZeroGrad(params []*Param) {
 	}
 }
 
-// Pass is what modules compute a forward and a backward pass with. The zero value evaluates, with products in Go. A Pass is used
-// by one goroutine at a time, and the Backward that belongs to a Forward gets the same one.
+// Pass configures a forward and a backward pass of modules. The zero value is for evaluation, with products in Go. Only one goroutine at a
+// time may use a Pass, and a Backward must get the same Pass as its Forward.
 type Pass struct {
-	// Training tells that parameters are being trained: dropout drops, and batch normalization takes the
+	// Training says that the pass is for training: dropout drops, and batch normalization uses the
 	// statistics of the batch and updates the running ones.
 	Training bool
-	// BLAS computes the matrix products; the first of them makes it a blas.Go where it is nil.
+	// BLAS computes the matrix products. If it is nil, the first product sets it to a blas.Go.
 	BLAS tblas.Library
-	// Seed is what random layers draw from in this pass. The same Seed gives the same numbers: whoever trains sets another one for
+	// Seed is the seed of random layers in this pass. The same Seed gives the same numbers: a trainer sets a different one for
 	// each step and rank.
 	Seed uint64
-	// Ready, where set, is called by Backward, on its goroutine, as soon as a parameter's gradient has all that this pass
-	// adds to it. It must not change the gradient before Backward has returned, unless nobody else adds to it.
+	// Ready, unless nil, is called by Backward, on its goroutine, as soon as a parameter's gradient is complete for this pass.
+	// It must not change the gradient before Backward has returned, unless nothing else adds to it.
 	Ready func(*Param)
 }
 
-// Done is what a module's Backward calls once it has added all it has to the gradient of w.
+// Done must be called by a module's Backward once it has added everything to the gradient of w.
 func (p *Pass) Done(w *Param) {
 	w.HasGrad = true
 	if p.Ready != nil {
@@ -138,13 +138,13 @@ func (p *Pass) Done(w *Param) {
 	}
 }
 
-// Product is c = op(a) op(b), or c += op(a) op(b) where add is true; op transposes what is marked blas.Trans. Shapes must fit, and c
+// Product computes c = op(a) op(b), or c += op(a) op(b) if add is true; op transposes a matrix marked blas.Trans. Shapes must match, and c
 // must not share memory with a or b.
 func (p *Pass) Product(c, a Matrix, ta blas.Transpose, b Matrix, tb blas.Transpose, add bool) {
 	m, depth := shape(a, ta)
 	depthB, n := shape(b, tb)
 	if c.Rows != m || c.Cols != n || depth != depthB {
-		panic("nn: shapes of a matrix product do not fit")
+		panic("nn: shapes of a matrix product do not match")
 	}
 	if m == 0 || n == 0 {
 		return
@@ -183,13 +183,13 @@ func NewMatrix(rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 }
 
-// Row returns row i, a view.
+// Row returns row i as a view.
 func (m Matrix) Row(i int) []float32 {
 	return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols]
 }
 
-// resize makes m rows x cols and keeps its memory where that is large enough. What the
-// elements then hold is left over from before.
+// resize makes m rows x cols and keeps its memory if that is large enough. The elements are then
+// undefined.
 func (m *Matrix) resize(rows, cols int) {
 	if size := rows * cols; cap(m.Data) < size {
 		m.Data = make([]float32, size)
@@ -218,7 +218,7 @@ func (v view) from(i, j int) view { return view{v.data[i*v.stride+j:], v.stride}
 // row returns the first n elements of row i.
 func (v view) row(i, n int) []float32 { return v.data[i*v.stride:][:n] }
 
-// multiply is c = alpha op(a) op(b) + beta c, where op(a) is m x depth and op(b) is depth x n.
+// multiply computes c = alpha op(a) op(b) + beta c, where op(a) is m x depth and op(b) is depth x n.
 func (p *Pass) multiply(c, a view, ta blas.Transpose, b view, tb blas.Transpose, m, n, depth int, alpha, beta float32) {
 	p.library().Sgemm(ta, tb, m, n, depth, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride)
 }

@@ -6,46 +6,47 @@ import (
 	"ddpbatch/trainer/internal/vec"
 )
 
-// Momentum of the running statistics, and what is added to a variance: PyTorch's defaults.
+// The momentum of the running statistics, and the number that is added to a variance: PyTorch's defaults.
 const (
 	batchNormMomentum = 0.1
 	batchNormEps      = 1e-5
 )
 
-// Reducer adds up numbers over all ranks. Who implements it keeps the errors: Sum has none to return in the middle of a Backward.
+// Reducer adds up numbers over all ranks. Sum returns no error, because a Backward could not return it either; implementations keep it.
 type Reducer interface {
-	// Sum replaces each element of x by its sum over ranks. All ranks call it equally often, with x of the same length.
+	// Sum replaces each element of x by its sum over ranks. All ranks must call it the same number of times, with x of the same length.
 	Sum(x []float64)
 }
 
-// BatchNorm is batch normalization (Ioffe and Szegedy, arXiv 1502.03167), as torch.nn.BatchNorm1d and BatchNorm2d: each
-// channel minus its mean, divided by its standard deviation, times "weight", plus "bias". In training the statistics are those
+// BatchNorm is batch normalization (Ioffe and Szegedy, arXiv 1502.03167), like torch.nn.BatchNorm1d and BatchNorm2d: each
+// channel minus its mean, divided by its standard deviation, times "weight", plus "bias". In training it uses the statistics
 // of the batch; in evaluation, those that training has kept in the buffers "running_mean" and "running_var". PyTorch's
-// num_batches_tracked, which is only used without momentum, is left out.
+// num_batches_tracked, which is used only without momentum, is left out.
 //
-// With a Reducer the statistics are those of all ranks' batches, as in torch.nn.SyncBatchNorm. Batches may then be unequal, or empty.
+// With a Reducer the statistics are those of all ranks' batches, as in torch.nn.SyncBatchNorm. Batches may then have different sizes, or be
+// empty.
 type BatchNorm struct {
 	channels, plane int
 	weight, bias    *Param
 	mean, variance  *Buffer
 	params          []*Param
 	buffers         []*Buffer
-	reducer         Reducer // nil: this rank's batch only
+	reducer         Reducer // nil: use only this rank's batch
 
 	x, y, dx Matrix
 	training bool      // in the last Forward
-	count    float64   // of values of a channel
-	center   []float64 // the mean of each channel that was subtracted
+	count    float64   // number of values of a channel
+	center   []float64 // the subtracted mean of each channel
 	rstd     []float64 // 1 / standard deviation
 	sums     []float64
 }
 
-// NewBatchNorm1d returns the normalization of the columns of a batch.
+// NewBatchNorm1d returns a normalization of the columns of a batch.
 func NewBatchNorm1d(features int, r Reducer) *BatchNorm {
 	return NewBatchNorm2d(Image{Channels: features, Height: 1, Width: 1}, r)
 }
 
-// NewBatchNorm2d returns the normalization of the channels of images like in. Weights are 1 and biases 0.
+// NewBatchNorm2d returns a normalization of the channels of images like in. Weights are 1 and biases 0.
 func NewBatchNorm2d(in Image, r Reducer) *BatchNorm {
 	in.check()
 	n := in.Channels
@@ -67,7 +68,7 @@ func (b *BatchNorm) Params() []*Param { return b.params }
 func (b *BatchNorm) Buffers() []*Buffer { return b.buffers }
 
 // Forward normalizes x. In training it updates the running statistics, with the unbiased variance; a batch of fewer
-// than two values per channel, which has none, leaves them as they are.
+// than two values per channel, for which that is undefined, leaves them unchanged.
 func (b *BatchNorm) Forward(p *Pass, x Matrix) Matrix {
 	if x.Cols != b.channels*b.plane {
 		panic("nn: input of a batch normalization has the wrong width")
@@ -93,18 +94,18 @@ func (b *BatchNorm) Forward(p *Pass, x Matrix) Matrix {
 	return b.y
 }
 
-// channel returns the i-th of all channels of all samples.
+// channel returns the i-th channel, counted over all samples.
 func (b *BatchNorm) channel(m Matrix, i int) []float32 { return m.Data[i*b.plane:][:b.plane] }
 
-// reduce replaces sums over this rank's batch by those over all.
+// reduce replaces sums over this rank's batch by sums over all ranks' batches.
 func (b *BatchNorm) reduce(sums []float64) {
 	if b.reducer != nil {
 		b.reducer.Sum(sums)
 	}
 }
 
-// measure takes the statistics of the batch: the mean first, and the variance from differences to it, so that a mean that is large
-// against the deviation costs no accuracy.
+// measure computes the statistics of the batch: first the mean, then the variance from differences to the mean, so that accuracy is not
+// lost if the mean is large compared with the deviation.
 func (b *BatchNorm) measure() {
 	n := b.channels
 	sums := b.sums[:n+1]
@@ -135,7 +136,8 @@ func (b *BatchNorm) measure() {
 	}
 }
 
-// centered is the sum of (a - centerA)(b - centerB), in four parts: an addition need not wait for the one before it.
+// centered returns the sum of (a - centerA)(b - centerB). It adds up in four parts, so that an addition need not wait for the one before
+// it.
 func centered(a, b []float32, centerA, centerB float64) float64 {
 	var s0, s1, s2, s3 float64
 	for ; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
@@ -155,8 +157,8 @@ func follow(running *float32, batch float64) {
 	*running = float32(float64((1-batchNormMomentum)*float64(*running)) + float64(batchNormMomentum*batch))
 }
 
-// Backward adds to the gradients of weight and bias those of this rank's batch, and returns the input's, which in training is also a
-// function of what all other samples have.
+// Backward adds to the gradients of weight and bias those of this rank's batch, and returns the input's gradient, which in training also
+// depends on all other samples.
 func (b *BatchNorm) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, b.y)
 	n := b.channels
@@ -185,7 +187,7 @@ func (b *BatchNorm) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	return b.dx
 }
 
-// inputGradient is weight/deviation (dy - mean(dy) - xn mean(dy xn)), where xn is the normalized x.
+// inputGradient computes weight/deviation (dy - mean(dy) - xn mean(dy xn)), where xn is the normalized x.
 func (b *BatchNorm) inputGradient(dy Matrix, sums, products []float64) {
 	b.dx.resize(dy.Rows, dy.Cols)
 	count := max(b.count, 1)
@@ -208,9 +210,9 @@ const layerNormEps = 1e-5
 type LayerNorm struct {
 	parameters
 	weight, bias *Param
-	x            Matrix       // what the last Forward was given
+	x            Matrix       // the input of the last Forward
 	stats        [][2]float32 // mean and 1/sqrt(variance + eps) of each row of x
-	y            Matrix       // the input's gradient after Backward: nobody reads y any more by then
+	y            Matrix       // the output, and after Backward the input's gradient: the output is not read any more by then
 }
 
 // NewLayerNorm returns a normalization of rows of the given width, with weight 1 and bias 0.
@@ -244,7 +246,7 @@ func (l *LayerNorm) Forward(_ *Pass, x Matrix) Matrix {
 	return l.y
 }
 
-// Backward adds the gradients of weight and bias and returns that of x.
+// Backward adds to the gradients of weight and bias and returns the gradient of x.
 func (l *LayerNorm) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, l.y)
 	for i, s := range l.stats {

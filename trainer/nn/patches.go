@@ -6,7 +6,7 @@ import "ddpbatch/trainer/nn/internal/block"
 // other, each row by row (PyTorch's NCHW, where N is the matrix's rows).
 type Image struct{ Channels, Height, Width int }
 
-// Size is the number of values.
+// Size returns the number of values.
 func (i Image) Size() int { return i.Channels * i.Height * i.Width }
 
 func (i Image) plane() int { return i.Height * i.Width }
@@ -17,11 +17,11 @@ func (i Image) check() {
 	}
 }
 
-// slidingWindow is a square that slides over an image with padding on every side.
+// slidingWindow is a square that moves over an image with padding on every side.
 type slidingWindow struct{ kernel, stride, padding int }
 
-// over returns the image, of the given channels, that has one value for each position of the window. What
-// is left over at the lower and the right edge is not covered, as in PyTorch.
+// over returns the image, with the given number of channels, that has one value for each position of the window. As in PyTorch, a remainder
+// at the lower and the right edge is not covered.
 func (w slidingWindow) over(in Image, channels int) Image {
 	in.check()
 	if w.kernel < 1 || w.stride < 1 || w.padding < 0 {
@@ -44,11 +44,11 @@ func (w slidingWindow) at(in Image, i, j int) area {
 	return area{row, col, max(row, 0), min(row+w.kernel, in.Height), max(col, 0), min(col+w.kernel, in.Width)}
 }
 
-// patches lays images out so that a convolution is a matrix product (im2col).
+// patches rearranges images so that a convolution is a matrix product (im2col).
 //
 // A channel of an image is first split by the stride: for each phase (a, b), a plane holds the padded channel's values at rows
-// a, a+stride, ... and columns b, b+stride, .... In there, what one element of the kernel meets as the window slides is a block,
-// as large as the output: the kernel's element (y, x) meets the plane of phase (y mod stride, x mod stride) from a fixed position on.
+// a, a+stride, ... and columns b, b+stride, .... In a plane, the values that one element of the kernel is multiplied by are a block
+// as large as the output: for the kernel's element (y, x), a block of the plane of phase (y mod stride, x mod stride) at a fixed position.
 type patches struct {
 	slidingWindow
 	in, out Image // out.Channels is not used
@@ -58,7 +58,7 @@ type patches struct {
 	phases  []phase
 }
 
-// phase is what an image has of a plane: a block of values stride apart in both directions.
+// phase is the part of a plane that comes from the image: a block of values stride apart in both directions.
 type phase struct {
 	image, plane int // where the block starts in a channel and in its planes
 	size         block.Size
@@ -93,12 +93,12 @@ func newPatches(in Image, w slidingWindow) *patches {
 	return s
 }
 
-// run is a part of the rows of an image, or of its columns: count of them, stride apart in the image, in succession in a plane.
+// run is a part of the rows or columns of an image: count of them, stride apart in the image and consecutive in a plane.
 type run struct{ image, plane, count int }
 
-// meet returns what the planes of a phase, of the given size, have of an image's rows, or columns.
+// meet returns which of an image's rows, or columns, the planes of a phase contain; the sizes are those of the image and of a plane.
 func (w slidingWindow) meet(phase, image, plane int) run {
-	r := run{plane: max(0, w.padding-phase+w.stride-1) / w.stride} // what lies before is padding
+	r := run{plane: max(0, w.padding-phase+w.stride-1) / w.stride} // what comes before is padding
 	r.image = r.plane*w.stride + phase - w.padding
 	if r.image < image {
 		r.count = min((image-r.image-1)/w.stride+1, plane-r.plane)
@@ -106,10 +106,10 @@ func (w slidingWindow) meet(phase, image, plane int) run {
 	return r
 }
 
-// depth is the number of values that a window covers, in all channels.
+// depth returns the number of values that a window covers, in all channels.
 func (s *patches) depth() int { return s.in.Channels * len(s.taps) }
 
-// split copies an image into its planes, and leaves the padding in them as it is.
+// split copies an image into its planes, and leaves the padding in them unchanged.
 func (s *patches) split(planes, image []float32) {
 	for ; len(image) > 0; image, planes = image[s.in.plane():], planes[s.planes:] {
 		for _, p := range s.phases {
@@ -127,7 +127,7 @@ func (s *patches) split(planes, image []float32) {
 	}
 }
 
-// merge is split backwards. What no window covers is 0.
+// merge is the inverse of split. Values that no window covers become 0.
 func (s *patches) merge(image, planes []float32) {
 	if s.stride > 1 {
 		clear(image)
@@ -148,7 +148,7 @@ func (s *patches) merge(image, planes []float32) {
 	}
 }
 
-// gather writes the blocks of an image, one for each channel and element of the kernel, pitch values apart in dst.
+// gather writes the blocks of an image, one for each channel and element of the kernel, at a distance of pitch values in dst.
 func (s *patches) gather(dst, planes []float32, pitch int) {
 	row := 0
 	for c := range s.in.Channels {
@@ -160,7 +160,7 @@ func (s *patches) gather(dst, planes []float32, pitch int) {
 	}
 }
 
-// scatter is gather backwards: it adds the blocks into planes.
+// scatter is the inverse of gather: it adds the blocks to planes.
 func (s *patches) scatter(planes, src []float32, pitch int) {
 	row := 0
 	for c := range s.in.Channels {

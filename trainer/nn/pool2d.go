@@ -6,24 +6,24 @@ import (
 	"ddpbatch/trainer/nn/internal/maxpool"
 )
 
-// MaxPool2dConfig is the shape of a pooling window, in the words of torch.nn.MaxPool2d. The kernel is square.
+// MaxPool2dConfig is the shape of a pooling window, with the names of torch.nn.MaxPool2d. The kernel is square.
 type MaxPool2dConfig struct {
 	Kernel  int  // at most 15
 	Stride  int  // 0: Kernel
-	Padding int  // at most half of Kernel; it is never the largest
-	ReLU    bool // pools max(x, 0) in the same pass, as behind a ReLU
+	Padding int  // at most half of Kernel; padding is never the largest value
+	ReLU    bool // pool max(x, 0), like a ReLU followed by the pooling
 }
 
-// MaxPool2d is torch.nn.MaxPool2d: the largest value of each window, where NaN counts as the largest. The gradient goes to
-// the first of equal values. It has no parameters.
+// MaxPool2d is torch.nn.MaxPool2d: the largest value of each window, where NaN counts as the largest. Of equal values, the first
+// gets the gradient. It has no parameters.
 type MaxPool2d struct {
 	stateless
 	slidingWindow
 	in, out Image
-	floor   float32 // the least result
-	element uint8   // where a result comes from that no value is above
+	floor   float32 // the smallest possible result
+	element uint8   // what from holds for a result that is the floor
 	y, dx   Matrix
-	from    []uint8 // for each result, which element of the window it is, row by row; maxpool.Nowhere: the floor
+	from    []uint8 // for each result, the number of its element in the window, row by row; maxpool.Nowhere: the floor
 }
 
 // NewMaxPool2d returns a pooling of images like in.
@@ -44,7 +44,7 @@ func NewMaxPool2d(in Image, cfg MaxPool2dConfig) *MaxPool2d {
 	return l
 }
 
-// Out is the geometry of the output.
+// Out returns the geometry of the output.
 func (l *MaxPool2d) Out() Image { return l.out }
 
 // Forward returns the largest value of each window.
@@ -68,7 +68,7 @@ func (l *MaxPool2d) Forward(_ *Pass, x Matrix) Matrix {
 	return l.y
 }
 
-// tiles tells whether windows of 2 x 2 values tile the image.
+// tiles reports whether windows of 2 x 2 values tile the image.
 func (l *MaxPool2d) tiles() bool {
 	return l.slidingWindow == slidingWindow{kernel: 2, stride: 2} && l.in.Height%2 == 0 && l.in.Width%2 == 0
 }
@@ -78,7 +78,7 @@ func (l *MaxPool2d) forward(y []float32, from []uint8, x []float32) {
 	for o := range y {
 		a := l.at(l.in, o/l.out.Width, o%l.out.Width)
 		best, element := l.floor, l.element
-		if element != maxpool.Nowhere { // where all are -Inf, the first is the largest
+		if element != maxpool.Nowhere { // if all values are -Inf, the first is the largest
 			element = l.elementAt(a, a.top, a.left)
 		}
 		for i := a.top; i < a.bottom; i++ {
@@ -92,10 +92,10 @@ func (l *MaxPool2d) forward(y []float32, from []uint8, x []float32) {
 	}
 }
 
-// elementAt is which element of the window is over row i and column j of the image.
+// elementAt returns which element of the window is at row i and column j of the image.
 func (l *MaxPool2d) elementAt(a area, i, j int) uint8 { return uint8((i-a.row)*l.kernel + j - a.col) }
 
-// Backward gives each gradient to the input that was the largest.
+// Backward adds each gradient to that of the input value that was the largest.
 func (l *MaxPool2d) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, l.y)
 	if !input {
@@ -124,11 +124,11 @@ func (l *MaxPool2d) backward(dx []float32, from []uint8, dy []float32) {
 	}
 }
 
-// AvgPool2dConfig is the shape of a pooling window, in the words of torch.nn.AvgPool2d. The kernel is square.
+// AvgPool2dConfig is the shape of a pooling window, with the names of torch.nn.AvgPool2d. The kernel is square.
 type AvgPool2dConfig struct {
 	Kernel  int
 	Stride  int // 0: Kernel
-	Padding int // zeros, at most half of Kernel; they count in the mean, as PyTorch's do by default
+	Padding int // zeros, at most half of Kernel; they count in the mean, as in PyTorch by default
 }
 
 // AvgPool2d is torch.nn.AvgPool2d: the mean of each window. It has no parameters.
@@ -152,7 +152,7 @@ func NewAvgPool2d(in Image, cfg AvgPool2dConfig) *AvgPool2d {
 	return l
 }
 
-// Out is the geometry of the output.
+// Out returns the geometry of the output.
 func (l *AvgPool2d) Out() Image { return l.out }
 
 // Forward returns the mean of each window.
@@ -177,7 +177,7 @@ func (l *AvgPool2d) Forward(_ *Pass, x Matrix) Matrix {
 	return l.y
 }
 
-// Backward spreads each gradient evenly over its window.
+// Backward distributes each gradient evenly over its window.
 func (l *AvgPool2d) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, l.y)
 	if !input {

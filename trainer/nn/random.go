@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Source is where random initial values come from. *math/rand/v2.Rand is one.
+// Source is a source of random initial values. *math/rand/v2.Rand implements it.
 type Source interface {
 	Uint32() uint32
 }
@@ -21,9 +21,9 @@ func uniform(dst []float32, bound float32, src Source) {
 	}
 }
 
-// fanIn fills a weight, then a bias (nil: none), for fan inputs a unit, as torch.nn.Linear and torch.nn.Conv2d do: both
-// are U(-1/sqrt(fan), 1/sqrt(fan)). PyTorch writes the weight's bound as kaiming_uniform_ with a = sqrt(5),
-// which is rounded differently.
+// fanIn fills a weight, then a bias (nil: none), of a unit with fan inputs, as torch.nn.Linear and torch.nn.Conv2d do: both
+// from U(-1/sqrt(fan), 1/sqrt(fan)). PyTorch computes the weight's bound by kaiming_uniform_ with a = sqrt(5),
+// which rounds differently.
 func fanIn(weight, bias []float32, fan int, src Source) {
 	slope := math.Sqrt(5)
 	gain := math.Sqrt(2 / (1 + slope*slope))
@@ -32,10 +32,10 @@ func fanIn(weight, bias []float32, fan int, src Source) {
 	uniform(bias, float32(1/root), src)
 }
 
-// normal fills dst with N(0, deviation²) as torch.Tensor.normal_ does for 16 elements or more: 24-bit uniform numbers are
-// drawn for all of dst, then each 16 of them become 16 normal ones by Box and Muller's transform; where
-// 16 does not divide the length, the last 16 elements are drawn again. (PyTorch draws fewer than 16 elements in another way; here
-// they are the beginning of 16.) PyTorch's vectorized logarithm and cosine differ from these in the last bits.
+// normal fills dst with N(0, deviation²) as torch.Tensor.normal_ does for 16 elements or more: it draws 24-bit uniform numbers
+// for all of dst, then turns each 16 of them into 16 normal ones by Box and Muller's transform; if
+// the length is not a multiple of 16, it draws the last 16 elements again. (PyTorch draws fewer than 16 elements in another way; here
+// they are the first of 16.) PyTorch's vectorized logarithm and cosine differ from these in the last bits.
 func normal(dst []float32, deviation float64, src Source) {
 	const block = 16
 	if len(dst) < block {
@@ -56,14 +56,14 @@ func normal(dst []float32, deviation float64, src Source) {
 	}
 }
 
-// uniform24 fills dst with multiples of 2^-24 in [0, 1).
+// uniform24 fills dst with multiples of 2^-24 from [0, 1).
 func uniform24(dst []float32, src Source) {
 	for i := range dst {
 		dst[i] = float32(src.Uint32()&(1<<24-1)) / (1 << 24)
 	}
 }
 
-// boxMuller pairs the elements of the first half of v with those of the second.
+// boxMuller transforms pairs of elements, one from each half of v.
 func boxMuller(v []float32, deviation float64) {
 	half := len(v) / 2
 	for i := range half {
@@ -73,8 +73,8 @@ func boxMuller(v []float32, deviation float64) {
 	}
 }
 
-// philox is Philox4x32-10 of Salmon, Moraes, Dror and Shaw (Parallel random numbers: as easy as 1, 2, 3; SC11): four random words
-// that are a function of a key and a counter alone, so that any part of a stream can be drawn at any time, by anyone.
+// philox is Philox4x32-10 of Salmon, Moraes, Dror and Shaw (Parallel random numbers: as easy as 1, 2, 3; SC11). It returns four random
+// words that depend only on a key and a counter, so that any part of a stream can be computed independently.
 // PyTorch's and JAX's generators on accelerators are of this kind.
 func philox(key uint64, counter [2]uint64) [4]uint32 {
 	k0, k1 := uint32(key), uint32(key>>32)

@@ -6,7 +6,7 @@ import (
 	"ddpbatch/trainer/internal/vec"
 )
 
-// Sequential feeds the output of each module to the next.
+// Sequential passes the output of each module to the next.
 type Sequential struct {
 	modules []Module
 	names   []string
@@ -14,13 +14,13 @@ type Sequential struct {
 	buffers []*Buffer
 }
 
-// Child is a module with its name in another.
+// Child is a module and its name in another module.
 type Child struct {
 	Name   string
 	Module Module
 }
 
-// NewSequential takes the modules over. It puts the index of each before the names of its
+// NewSequential takes ownership of the modules. It puts the index of each before the names of its
 // parameters, as torch.nn.Sequential does: "0.weight", "2.bias".
 func NewSequential(modules ...Module) *Sequential {
 	children := make([]Child, len(modules))
@@ -30,8 +30,8 @@ func NewSequential(modules ...Module) *Sequential {
 	return NewNamed(children...)
 }
 
-// NewNamed is NewSequential with names of the caller's, as of an OrderedDict given to torch.nn.Sequential: "head.weight". What several
-// children share has the name that it has in the first of them, as in PyTorch's named_parameters.
+// NewNamed is NewSequential with the caller's names, like an OrderedDict passed to torch.nn.Sequential: "head.weight". A parameter that
+// several children share has its name in the first of them, as in PyTorch's named_parameters.
 func NewNamed(children ...Child) *Sequential {
 	s := new(Sequential)
 	named := map[*string]bool{}
@@ -58,13 +58,13 @@ func (s *Sequential) append(c Child) {
 	s.buffers = append(s.buffers, c.Module.Buffers()...)
 }
 
-// Len is the number of modules.
+// Len returns the number of modules.
 func (s *Sequential) Len() int { return len(s.modules) }
 
 // Child returns the i-th module and its name.
 func (s *Sequential) Child(i int) Child { return Child{s.names[i], s.modules[i]} }
 
-// Slice returns the modules from first to before end as a Sequential of their own, with the names that they have in s.
+// Slice returns the modules from first to before end as another Sequential, with the names that they have in s.
 func (s *Sequential) Slice(first, end int) *Sequential {
 	part := new(Sequential)
 	for i := first; i < end; i++ {
@@ -73,10 +73,10 @@ func (s *Sequential) Slice(first, end int) *Sequential {
 	return part
 }
 
-// Params returns the parameters of all modules in order, a shared one at each of its uses.
+// Params returns the parameters of all modules in order, with a shared one at each of its uses.
 func (s *Sequential) Params() []*Param { return s.params }
 
-// Buffers returns the buffers of all modules in order, a shared one at each of its uses.
+// Buffers returns the buffers of all modules in order, with a shared one at each of its uses.
 func (s *Sequential) Buffers() []*Buffer { return s.buffers }
 
 // Forward applies the modules in order.
@@ -87,8 +87,8 @@ func (s *Sequential) Forward(p *Pass, x Matrix) Matrix {
 	return x
 }
 
-// Backward goes through the modules from the last to the first. Only the first need not
-// compute the gradient of its input.
+// Backward runs the modules from the last to the first. Only the first may skip
+// the gradient of its input.
 func (s *Sequential) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	if len(s.modules) == 0 && !input {
 		return Matrix{}
@@ -100,15 +100,15 @@ func (s *Sequential) Backward(p *Pass, dy Matrix, input bool) Matrix {
 }
 
 // Residual is y = x + f(x) (He, Zhang, Ren, Sun: Deep Residual Learning, arXiv 1512.03385). Its parameters are those
-// of f, by their names in f.
+// of f, with their names in f.
 type Residual struct {
 	f     Module
-	last  *Linear     // the layer that f ends in: its product is added onto x; nil: f ends in something else
-	front *Sequential // f without last; nil if that is
-	y     Matrix      // the output, unless that is last's; after Backward the input's gradient: nobody reads the output any more by then
+	last  *Linear     // the layer that f ends with, whose product is added to x; nil: f ends with another module
+	front *Sequential // f without last; nil if last is nil
+	y     Matrix      // without last: the output; after Backward the input's gradient: the output is not read any more by then
 }
 
-// NewResidual takes f over, which must keep the shape of its input.
+// NewResidual takes ownership of f, which must keep the shape of its input.
 func NewResidual(f Module) *Residual {
 	r := &Residual{f: f}
 	if s, ok := f.(*Sequential); ok && s.Len() > 1 {
@@ -119,10 +119,10 @@ func NewResidual(f Module) *Residual {
 	return r
 }
 
-// Params returns those of f.
+// Params returns the parameters of f.
 func (r *Residual) Params() []*Param { return r.f.Params() }
 
-// Buffers returns those of f.
+// Buffers returns the buffers of f.
 func (r *Residual) Buffers() []*Buffer { return r.f.Buffers() }
 
 // Forward returns x + f(x).
@@ -137,7 +137,7 @@ func (r *Residual) Forward(p *Pass, x Matrix) Matrix {
 	return r.y
 }
 
-// Backward returns dy plus what f makes of it.
+// Backward returns dy plus f's gradient of its input.
 func (r *Residual) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	dx := r.f.Backward(p, dy, input)
 	if !input {

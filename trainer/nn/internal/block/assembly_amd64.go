@@ -6,7 +6,7 @@ import "golang.org/x/sys/cpu"
 
 var assembly = cpu.X86.HasAVX2
 
-// For rows of 2 values or more, 4 or more, and 8 or more. There is at least one row, and nothing beyond the blocks is touched.
+// The functions are for rows of at least 2, 4 and 8 values. There must be at least one row. They access nothing beyond the blocks.
 
 //go:noescape
 func copy2(dst, src *float32, rows, width, dstPitch, srcPitch int)

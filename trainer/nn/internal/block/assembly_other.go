@@ -4,5 +4,5 @@ package block
 
 const assembly = false
 
-// Nobody calls these.
+// These are never called.
 var copy2, copy4, copy8, add2, add4, add8 func(dst, src *float32, rows, width, dstPitch, srcPitch int)

@@ -1,9 +1,9 @@
 package block
 
-// Size is how many rows a block has, and how many values a row.
+// Size is the number of rows of a block, and the number of values in each row.
 type Size struct{ Rows, Width int }
 
-// View is where a block begins in memory, and how many values its rows lie apart: its width or more.
+// View is where a block begins in memory, and the distance of its rows in values: its width or more.
 type View struct {
 	Data  []float32
 	Pitch int
@@ -41,7 +41,7 @@ func Add(dst, src View, n Size) {
 
 func fits(dst, src View, n Size) {
 	if n.Rows < 0 || n.Width < 0 || dst.Pitch < n.Width || src.Pitch < n.Width {
-		panic("block: rows overlap, or there are less than none")
+		panic("block: rows overlap, or a size is negative")
 	}
 	if n.Rows > 0 && (len(dst.Data) < (n.Rows-1)*dst.Pitch+n.Width || len(src.Data) < (n.Rows-1)*src.Pitch+n.Width) {
 		panic("block: beyond the end of a slice")

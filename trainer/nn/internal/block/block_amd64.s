@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// BLOCK is all of a kernel: N values at a time, a vector V, and at last the last N of a row, L, which may be some of those again.
-// That is why L is computed first: a sum must not be taken for what was to be added to. MOVE loads or stores N values. TAKE(MOVE, P, Q, R)
-// makes R of what is at P in dst and at Q in src.
+// BLOCK is a whole kernel. It handles N values of a row at a time, as a vector V, and then the last N of the row, L, which may overlap with V.
+// L is computed first, so that values which V has written are not added again. MOVE loads or stores N values. TAKE(MOVE, P, Q, R)
+// computes R from the values at P in dst and at Q in src.
 #define BLOCK(N, MOVE, V, L, TAKE) \
 	MOVQ dst+0(FP), DI; \
 	MOVQ src+8(FP), SI; \

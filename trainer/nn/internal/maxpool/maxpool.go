@@ -2,19 +2,19 @@ package maxpool
 
 import "math"
 
-// Nowhere in from marks a result that no value was above: the floor.
+// Nowhere in from marks a result that is the floor, because no value is above it.
 const Nowhere = math.MaxUint8
 
-// piece is about how many results assembly makes at once: Go cannot interrupt it, and the garbage collector waits for it.
+// piece is about how many results one call of assembly computes: Go cannot interrupt it, and the garbage collector waits for it.
 const piece = 1 << 15
 
-// block is how many results assembly makes in a step. The last step of a row may go beyond it, and the rows after
-// it are made later.
+// block is how many results assembly computes in one iteration. The last iteration of a row may go beyond it; the rows after
+// it are computed later.
 const block = 8
 
-// Max writes to y, of rows of width values, the largest of each 2 x 2 values of x, of twice as many rows twice as wide, or floor
-// where that is larger. NaN is the largest of all. from gets which of the four it was (0 and 1 above, 2 and 3 below; the first of equal
-// ones), or element where no value is above the floor.
+// Max writes to y, which has rows of width values, the largest of each 2 x 2 values of x, which has twice as many rows of twice the width,
+// or floor if that is larger. NaN counts as the largest. from gets which of the four it was (0 and 1 above, 2 and 3 below; the first of
+// equal ones), or element if no value is above the floor.
 func Max(y []float32, from []uint8, x []float32, width int, floor float32, element uint8) {
 	check(y, from, x, width)
 	for fast := fastRows(len(y), width); fast > 0; {
@@ -25,7 +25,8 @@ func Max(y []float32, from []uint8, x []float32, width int, floor float32, eleme
 	plainMax(y, from, x, width, floor, element)
 }
 
-// Spread is Max backwards: it writes to dx the gradient dy of each result where that came from, and 0 elsewhere.
+// Spread is the inverse of Max: it writes the gradient dy of each result to the element of dx that the result came from, and 0 to the
+// others.
 func Spread(dx []float32, from []uint8, dy []float32, width int) {
 	check(dy, from, dx, width)
 	for fast := fastRows(len(dy), width); fast > 0; {
@@ -42,7 +43,7 @@ func check(small []float32, from []uint8, large []float32, width int) {
 	}
 }
 
-// fastRows is how many rows are left to assembly: all but the last block of results or more.
+// fastRows returns how many rows assembly computes: all but at least the last block of results.
 func fastRows(results, width int) int {
 	if !assembly {
 		return 0
