@@ -18,9 +18,9 @@ type sgd struct {
 	lr, momentum, decay float32
 	rest                float32 // 1 - dampening
 	nesterov            bool
-	velocity            []Slot // one for each parameter, or none
+	velocity            []Slot // one for each parameter, or none without momentum
 	begun               []Slot // with dampening, one for each parameter: 1 once it has a velocity
-	state               []Slot // all of them
+	state               []Slot // velocity and begun
 }
 
 func newSGD(params []*nn.Param, cfg Config) *sgd {
@@ -44,7 +44,7 @@ func newSGD(params []*nn.Param, cfg Config) *sgd {
 
 func (s *sgd) SetLR(lr float64) { s.lr = float32(lr) }
 
-// State returns the velocities. With dampening it adds a number for each, which PyTorch need not save: there a
+// State returns the velocities. With dampening it adds a number for each, which PyTorch does not have to save: there a
 // velocity that is not in the file has not begun.
 func (s *sgd) State() []Slot { return s.state }
 
@@ -61,8 +61,8 @@ func (s *sgd) Step() {
 	}
 }
 
-// restOf returns what is left of the gradient of parameter i in this step after dampening. A velocity begins as 0, so
-// with all of it the velocity becomes g.
+// restOf returns the factor of the gradient of parameter i in this step, after dampening. A velocity begins as 0, so
+// with factor 1 the velocity becomes g.
 func (s *sgd) restOf(i int) float32 {
 	if s.begun == nil {
 		return 1
@@ -74,7 +74,7 @@ func (s *sgd) restOf(i int) float32 {
 	return s.rest
 }
 
-// adam is torch.optim.Adam, or AdamW, which shrinks parameters instead of adding their decay to the gradient: for
+// adam is torch.optim.Adam, or AdamW, which shrinks parameters instead of adding their decay to the gradient. For
 // each parameter w with gradient g, in its t-th step,
 //
 //	w = w - lr decay w                       AdamW
@@ -109,19 +109,19 @@ func (a *adam) Step() {
 }
 
 // lamb is algorithm 2 of You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes"
-// (arXiv 1904.00962). For each parameter w, as a whole one of the paper's layers,
+// (arXiv 1904.00962). For each parameter w, which counts as one of the paper's layers,
 //
 //	m, v, a = Adam's moments of the gradient, and m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 //	u = a + decay w
 //	w = w - lr |w| / |u| u
 //
-// with Adam's bias corrections, which the authors' own program leaves out; the norm of w as it is, where the paper
-// allows to clip it (phi is the identity); and the ratio 1 where one of the norms is 0. All parameters are treated
-// so, biases too. Gradients are not clipped before, as NVIDIA's FusedLAMB does to a norm of 1: ClipGradNorm does
-// that. Norms are taken in float64.
+// with Adam's bias corrections, which the authors' own program leaves out; with the norm of w unchanged, where the paper
+// allows clipping it (phi is the identity); and with the ratio 1 if one of the norms is 0. All parameters are treated
+// in this way, including biases. Gradients are not clipped before; NVIDIA's FusedLAMB clips them to a norm of 1, which ClipGradNorm
+// can do. Norms are computed in float64.
 type lamb struct {
 	adaptive
-	update []float32 // u; of the largest parameter's length
+	update []float32 // u; as long as the largest parameter
 }
 
 func newLAMB(params []*nn.Param, cfg Config) *lamb {
@@ -145,7 +145,7 @@ func (l *lamb) Step() {
 	}
 }
 
-// direction takes the gradient into the moments and returns u. That is a step of Adam from decay w, at the learning rate
+// direction updates the moments with the gradient and returns u. It computes u as a step of Adam from decay w, with the learning rate
 // -1.
 func (l *lamb) direction(p *nn.Param, s *moments) []float32 {
 	c := &l.cfg
@@ -169,17 +169,17 @@ func trustRatio(w, u []float32) float64 {
 	return wNorm / uNorm
 }
 
-// moments is the state that Adam's family keeps of one parameter.
+// moments is the state of one parameter in Adam's family.
 type moments struct {
 	step, mean, square Slot
 }
 
-// adaptive is what Adam's family has in common.
+// adaptive is the common part of Adam's family.
 type adaptive struct {
 	params []*nn.Param
 	cfg    Config
 	states []moments
-	slots  []Slot // those of states
+	slots  []Slot // the slots of states
 }
 
 func newAdaptive(params []*nn.Param, cfg Config) adaptive {
@@ -195,8 +195,8 @@ func (a *adaptive) SetLR(lr float64) { a.cfg.LR = lr }
 
 func (a *adaptive) State() []Slot { return a.slots }
 
-// next counts a step and returns the bias corrections 1 - beta^step of both moments. The count stops at 2^24, above
-// which float32 holds no odd number, as PyTorch's does: by then both are 1 in float32, unless a beta is above 1 - 1e-6.
+// next counts a step and returns the bias corrections 1 - beta^step of both moments. Like PyTorch's, the count stops at 2^24, above
+// which float32 cannot hold odd numbers: by then both are 1 in float32, unless a beta is above 1 - 1e-6.
 func (m *moments) next(beta1, beta2 float64) (bias1, bias2 float64) {
 	m.step.Value[0]++
 	step := float64(m.step.Value[0])

@@ -7,8 +7,8 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// SquaredNorm returns the sum of the squares of all gradients, taken in float64, so that no finite gradient
-// overflows it, with the same bits on all machines. Parameters without a gradient do not count, and one that is listed
+// SquaredNorm returns the sum of the squares of all gradients. It adds up in float64, so that no finite gradient
+// overflows it, and gives the same bits on all machines. Parameters without a gradient are ignored, and one that is listed
 // twice counts once. Ranks that hold different parameters add up their squared norms, then take the root.
 func SquaredNorm(params []*nn.Param) float64 {
 	var sum float64
@@ -20,9 +20,9 @@ func SquaredNorm(params []*nn.Param) float64 {
 	return sum
 }
 
-// ClipGradNorm scales all gradients, whose norm as one vector is norm, so that it becomes at most maxNorm:
-// torch.nn.utils.clip_grad_norm_, with maxNorm above 0. One that is listed twice is scaled once. As in PyTorch, a norm
-// of Inf leaves zeros and NaN, and a norm of NaN makes all NaN: neither looks like a gradient that can be used.
+// ClipGradNorm scales all gradients so that their norm as one vector becomes at most maxNorm, which must be above 0; norm is the present
+// norm. It is torch.nn.utils.clip_grad_norm_. A gradient that is listed twice is scaled once. As in PyTorch, a norm
+// of Inf leaves zeros and NaN, and a norm of NaN makes all NaN: neither looks like a usable gradient.
 func ClipGradNorm(params []*nn.Param, maxNorm, norm float64) {
 	scale := float32(maxNorm / (norm + 1e-6))
 	if scale >= 1 {
@@ -47,11 +47,11 @@ const (
 	growthInterval = 2000
 )
 
-// smallestScale is the smallest normal float32. Its inverse is finite, and all gradients of a run that gets there
-// are hopeless.
+// smallestScale is the smallest normal float32. Its inverse is finite. A run that gets there
+// has no usable gradients.
 const smallestScale = 0x1p-126
 
-// LossScaler is the dynamic loss scale of float16 training, as torch.cuda.amp.GradScaler: the loss is scaled up so
+// LossScaler is the dynamic loss scale of float16 training, like torch.cuda.amp.GradScaler: the loss is scaled up so
 // that small gradients do not vanish in float16, and the gradients are scaled down again before the step.
 //
 //	backward from the loss's gradient times scaler.Scale()
@@ -59,24 +59,24 @@ const smallestScale = 0x1p-126
 //	if finite { clip, step }
 //	scaler.Update(finite)
 //
-// Ranks must agree on finite: they do where they hold the same reduced gradients, and must reduce it where each has
-// other parameters. Where they agree they have the same scale.
+// Ranks must agree on finite. They do if they hold the same reduced gradients; if each has
+// other parameters they must reduce it. Then they have the same scale.
 type LossScaler struct {
-	scale, good Slot // good: steps since the scale last changed
+	scale, good Slot // good is the number of steps since the scale last changed
 }
 
-// NewLossScaler returns a LossScaler at the first step, with the scale 65536.
+// NewLossScaler returns a LossScaler for the first step, with the scale 65536.
 func NewLossScaler() *LossScaler {
 	s := &LossScaler{scale: counter("loss_scaler.scale"), good: counter("loss_scaler.growth_tracker")}
 	s.scale.Value[0] = initialScale
 	return s
 }
 
-// Scale returns what to multiply the loss of the next backward with.
+// Scale returns the factor for the loss of the next backward.
 func (s *LossScaler) Scale() float32 { return s.scale.Value[0] }
 
-// Unscale divides all gradients by the scale and tells whether they are finite: if not, the step must be skipped.
-// It takes gradients that are complete, added up and reduced.
+// Unscale divides all gradients by the scale and reports whether they are finite: if not, the step must be skipped.
+// The gradients must be complete, accumulated and reduced.
 func (s *LossScaler) Unscale(params []*nn.Param) (finite bool) {
 	finite = true
 	for _, p := range params {
@@ -86,7 +86,7 @@ func (s *LossScaler) Unscale(params []*nn.Param) (finite bool) {
 	return finite
 }
 
-// Update ends a step, in which all gradients of all ranks were finite or not. An overflow halves the scale; 2000
+// Update ends a step; finite says whether all gradients of all ranks were finite. An overflow halves the scale; 2000
 // steps without one double it.
 func (s *LossScaler) Update(finite bool) {
 	scale, good := &s.scale.Value[0], &s.good.Value[0]
@@ -103,5 +103,5 @@ func (s *LossScaler) Update(finite bool) {
 	*good = 0
 }
 
-// State returns the scale and the count of good steps, to be saved and restored as an Optimizer's.
+// State returns the scale and the count of good steps, to be saved and restored like an Optimizer's state.
 func (s *LossScaler) State() []Slot { return []Slot{s.scale, s.good} }

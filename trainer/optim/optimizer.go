@@ -10,17 +10,17 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// Optimizer changes the values of its parameters in place, from their gradients.
+// Optimizer updates the values of its parameters in place, from their gradients.
 type Optimizer interface {
-	// Step changes all parameters that have a gradient (nn.Param.HasGrad) by one step. The others stay as they
-	// are, and so does their state, as PyTorch's where .grad is None.
+	// Step updates all parameters that have a gradient (nn.Param.HasGrad). The others stay as they
+	// are, and so does their state, like those whose .grad is None in PyTorch.
 	Step()
 
-	// SetLR sets the learning rate of the steps to come.
+	// SetLR sets the learning rate of the following steps.
 	SetLR(lr float64)
 
-	// State returns the optimizer's state, in the order of the parameters; none where the kind keeps nothing.
-	// Between steps the slots may be read, and overwritten with what was read from an optimizer of equal Config.
+	// State returns the optimizer's state, in the order of the parameters, or nil if the kind has none.
+	// Between steps the slots may be read, and overwritten with what was read from an optimizer of the same Config.
 	State() []Slot
 }
 
@@ -28,12 +28,12 @@ type Optimizer interface {
 type Slot struct {
 	Name  string    // "momentum_buffer.0.weight": PyTorch's name of the state, then the parameter's
 	Shape []int     // empty for a single number
-	Value []float32 // the owner's own memory: copy from it to save, into it to restore
+	Value []float32 // the optimizer's own memory: copy from it to save, into it to restore
 }
 
-// New returns an optimizer of params, which it refers to from then on. A parameter that is listed twice counts
+// New returns an optimizer of params, and keeps references to them. A parameter that is listed twice counts
 // once. Value and Grad of a parameter may be replaced between steps by others of the same length. An error is
-// Config.Validate's, or says that two parameters have one name.
+// that of Config.Validate, or says that two parameters have the same name.
 func New(params []*nn.Param, cfg Config) (Optimizer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func New(params []*nn.Param, cfg Config) (Optimizer, error) {
 	return &adam{newAdaptive(params, cfg)}, nil
 }
 
-// distinct returns params without repetitions. Names must differ, as state is saved by name.
+// distinct returns params without repetitions. Names must differ, because state is saved by name.
 func distinct(params []*nn.Param) ([]*nn.Param, error) {
 	named := map[string]*nn.Param{}
 	var list []*nn.Param
@@ -73,30 +73,30 @@ func slotLike(name string, p *nn.Param) Slot {
 	return Slot{Name: name + "." + p.Name, Shape: p.Shape, Value: make([]float32, len(p.Value))}
 }
 
-// counter returns a slot of one number, 0. PyTorch too counts steps in a float32.
+// counter returns a slot of one number, 0. PyTorch also counts steps in a float32.
 func counter(name string) Slot {
 	return Slot{Name: name, Shape: []int{}, Value: make([]float32, 1)}
 }
 
-// Config selects an optimizer. Names and meanings are PyTorch's. What a kind does not use must be zero; Default
-// fills in the rest.
+// Config selects an optimizer. Names and meanings are PyTorch's. Fields that a kind does not use must be zero; Default
+// fills in the others.
 type Config struct {
 	Kind        string  // "sgd" | "adam" | "adamw" | "lamb"
 	LR          float64 // above 0
-	WeightDecay float64 // sgd, adam: added to the gradient, times the parameter; adamw, lamb: apart from it
+	WeightDecay float64 // sgd, adam: added to the gradient, times the parameter; adamw, lamb: separate from the gradient
 
-	// Of sgd.
+	// For sgd.
 	Momentum  float64 // in [0, 1); 0: plain gradient descent, without state
 	Dampening float64 // in [0, 1]; above 0 needs a momentum
-	Nesterov  bool    // needs a momentum, and no dampening
+	Nesterov  bool    // needs a momentum and no dampening
 
-	// Of the others.
+	// For the others.
 	Beta1, Beta2 float64 // in [0, 1)
 	Eps          float64 // above 0
 }
 
-// Default returns PyTorch's defaults of a kind, and for LAMB what its paper trains BERT with. PyTorch 1.13 has no
-// default for the learning rate of SGD; here it is that of later versions. LAMB's is Adam's.
+// Default returns PyTorch's defaults of a kind, and for LAMB the settings with which its paper trains BERT. PyTorch 1.13 has no
+// default for the learning rate of SGD, so it is that of later versions. LAMB's is Adam's.
 func Default(kind string) Config {
 	cfg := Config{Kind: kind}
 	switch kind {
@@ -112,7 +112,7 @@ func Default(kind string) Config {
 	return cfg
 }
 
-// Validate returns every fault of c, joined. Each begins with the name that the setting has in a job file. What counts is the float32
+// Validate returns every fault of c, joined. Each begins with the name of the setting in a job file. It checks the float32
 // that the optimizer makes of a number.
 func (c Config) Validate() error {
 	var f faults
@@ -125,7 +125,7 @@ func (c Config) Validate() error {
 	case "adam", "adamw", "lamb":
 		c.validateAdaptive(&f)
 	default:
-		f.add("kind: %s is no optimizer, want %s",
+		f.add("kind: %s is not an optimizer, want %s",
 			redact.Quoted(c.Kind, redact.Shown), text.Choice([]string{"sgd", "adam", "adamw", "lamb"}))
 	}
 	return errors.Join(f...)
@@ -149,12 +149,12 @@ func (c Config) validateAdaptive(f *faults) {
 	f.unless(c.Beta1 >= 0 && float32(c.Beta1) < 1 && c.Beta2 >= 0 && float32(c.Beta2) < 1,
 		"betas: are %v and %v, want both at least 0 and below 1", c.Beta1, c.Beta2)
 	f.unless(float32(c.Eps) > 0 && c.Eps <= math.MaxFloat32, "eps: is %v, want a number above 0 that float32 holds, such as 1e-8", c.Eps)
-	f.unless(c.Momentum == 0, "momentum: %s has none, its betas do that: leave it out, or choose sgd", c.Kind)
+	f.unless(c.Momentum == 0, "momentum: %s has none, its betas take that role: leave it out, or choose sgd", c.Kind)
 	f.unless(c.Dampening == 0, "dampening: %s has none: leave it out, or choose sgd", c.Kind)
 	f.unless(!c.Nesterov, "nesterov: %s has none: leave it out, or choose sgd", c.Kind)
 }
 
-// faults collects what is wrong with a configuration.
+// faults collects the faults of a configuration.
 type faults []error
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
