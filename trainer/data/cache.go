@@ -22,22 +22,22 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Cache is a folder of prepared data: tables parsed from CSV, unpacked gzip, a tree of text in one
-// piece. The first rank that needs one prepares it while the others wait, and all map it, so that the ranks of a node
+// Cache is a folder of prepared data: tables parsed from CSV, unpacked gzip, and trees of text joined into one
+// file. The first rank that needs a file prepares it while the others wait, and all ranks map it, so that the ranks of a node
 // hold it in memory once. A nil *Cache prepares in memory each time.
 //
-// A file of the cache serves as long as its source has the same path, size, times (of content and inode) and inode
-// number, and is read with the same settings; a damaged one is made anew. A source whose data is at fault fails those who
-// waited for it all together; who comes later tries again. Old files are for the user to delete, while no job
-// starts. The folder should be on a disk of the node, or at least have flock (see once). It and its
-// files must belong to this user, and nobody else may write to them: whoever can changes what is trained on. Files are this user's alone
-// (0600).
+// A file of the cache is valid as long as its source has the same path, size, times (of content and inode) and inode
+// number, and is read with the same settings; a damaged one is prepared again. If the data of a source is invalid, all ranks that
+// wait for it fail together; a later rank tries again. The user deletes old files, while no job
+// starts. The folder should be on a disk of the node, or at least support flock (see once). The folder and its
+// files must belong to this user, and nobody else may write to them, because that would change what is trained on. Files are created with
+// mode 0600.
 type Cache struct {
-	Dir string       // made if it is not there, with mode 0700
-	Log *slog.Logger // is told whom a rank waits for, where it waits for long; nil: silent
+	Dir string       // created if it does not exist, with mode 0700
+	Log *slog.Logger // logs which process a rank waits for, if it waits long; nil: silent
 }
 
-// cacheFile is a file of prepared data, or where it is to be, in the folder of a cache, which is held open.
+// cacheFile is a file of prepared data, which may not exist yet, in the folder of a cache, which is held open.
 type cacheFile struct {
 	in   *os.Root
 	name string
@@ -45,10 +45,10 @@ type cacheFile struct {
 
 func (c cacheFile) path() string { return filepath.Join(c.in.Name(), c.name) }
 
-// beside is another file for the same data.
+// beside returns the name of another file for the same data.
 func (c cacheFile) beside(suffix string) cacheFile { return cacheFile{c.in, c.name + suffix} }
 
-// open opens the file, which must be a plain one of this user's that nobody else can write to.
+// open opens the file. It must be a regular file of this user that nobody else can write to.
 func (c cacheFile) open() (*os.File, os.FileInfo, error) {
 	f, info, err := plain(vfs.OpenRegularIn(c.in, c.name))
 	if err != nil {
@@ -60,8 +60,8 @@ func (c cacheFile) open() (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// load returns what prepare makes of what look finds, which is called first. Without a cache it is made here
-// and now.
+// load returns the data that prepare makes of the source that look finds. look is called first. Without a cache the data is prepared in
+// memory.
 func (c *Cache) load(ctx context.Context, look func() (source, error), prepare func() (*prepared, error)) (*prepared, error) {
 	src, err := look()
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 		return prepare()
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder for prepared data: %w", err)
+		return nil, fmt.Errorf("create the folder for prepared data: %w", err)
 	}
 	in, err := vfs.OpenFolder(c.Dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 	return p, nil
 }
 
-// prepareFor puts what prepare makes of src into the file. The caller holds the lock.
+// prepareFor writes the result of prepare for src to the file. The caller holds the lock.
 func prepareFor(
 	ctx context.Context, at cacheFile, src source, look func() (source, error), prepare func() (*prepared, error),
 ) (*prepared, error) {
@@ -115,15 +115,15 @@ func prepareFor(
 	if now, err := look(); err != nil || now != src {
 		return nil, errors.Join(err, fmt.Errorf("%s changed while it was read: start again when it is complete", src.Path))
 	}
-	// What a power cut leaves is found out by its sum.
+	// The file is not synced: its checksum detects what a power cut damages.
 	if err := replaceFile(at, func(w io.Writer) error { return encodePrepared(w, src, made) }); err != nil {
-		return nil, fmt.Errorf("keep prepared data: %w", err)
+		return nil, fmt.Errorf("write prepared data: %w", err)
 	}
-	_ = at.in.Remove(failureOf(at).name) // what may be there is over; if it stays, nobody takes it for its own
+	_ = at.in.Remove(failureOf(at).name) // an earlier failure is obsolete; if it stays, it is ignored
 	return openPrepared(at, src)
 }
 
-// unlessStale is err, or nil if err can be mended by preparing anew.
+// unlessStale returns err, or nil if preparing again can fix err.
 func unlessStale(err error) error {
 	if errors.Is(err, errStale) || errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -131,7 +131,7 @@ func unlessStale(err error) error {
 	return err
 }
 
-// folder is what Dir leads to now, nil where there is nothing.
+// folder returns what Dir leads to, or nil if it does not exist.
 func (c *Cache) folder() (os.FileInfo, error) {
 	if c == nil {
 		return nil, nil
@@ -146,11 +146,11 @@ func (c *Cache) folder() (os.FileInfo, error) {
 	return info, nil
 }
 
-// maxBase bounds what the name of a cache's file has of the source's: with what is added, a name has at most 255 bytes.
+// maxBase bounds the part of the source's name in the name of a cache file: with the rest, a name has at most 255 bytes.
 const maxBase = 100
 
-// fileName is that of the file for src. It does not depend on size and time, so that what is prepared of a source
-// that changed replaces what was prepared before.
+// fileName returns the name of the file for src. It does not depend on size and time, so that what is prepared of a changed
+// source replaces the old file.
 func fileName(src source) string {
 	sum := sha256.Sum256([]byte(src.Path + "\x00" + src.Settings))
 	base := filepath.Base(src.Path)
@@ -160,21 +160,21 @@ func fileName(src source) string {
 	return fmt.Sprintf("%s-%x.data", base, sum[:8])
 }
 
-// source tells one prepared data set from another.
+// source identifies a prepared data set.
 type source struct {
 	Path     string `json:"path"`     // absolute
 	Size     int64  `json:"size"`     // bytes, of all files
 	Modified int64  `json:"modified"` // nanoseconds since 1970, of the newest file
-	Changed  int64  `json:"changed"`  // likewise, of the inode (ctime): cp -p and rsync -t set the other time, not this one
-	Inode    uint64 `json:"inode"`    // of a file; another one that replaces it has another
+	Changed  int64  `json:"changed"`  // the same for the inode (ctime): cp -p and rsync -t set Modified, but not this
+	Inode    uint64 `json:"inode"`    // of a file; a file that replaces it has another one
 	Files    string `json:"files"`    // of a tree: a hash of the names, sizes, times and inodes of all files
-	Settings string `json:"settings"` // what else the result depends on, kind first
+	Settings string `json:"settings"` // everything else that the result depends on, kind first
 }
 
-// clockGrain is above the steps in which Linux before 6.13 stamps files (10 ms at 100 Hz).
+// clockGrain is more than the resolution of file times in Linux before 6.13 (10 ms at 100 Hz).
 const clockGrain = 20 * time.Millisecond
 
-// fileSource is the source that the file at path is now.
+// fileSource returns the present source for the file at path.
 func fileSource(path, settings string) (source, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -191,7 +191,7 @@ func fileSource(path, settings string) (source, error) {
 	}, nil
 }
 
-// inodeOf is what of a file's identity is the kernel's alone to set.
+// inodeOf returns the parts of a file's identity that only the kernel can set.
 func inodeOf(info os.FileInfo) (changed int64, inode uint64) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -200,7 +200,7 @@ func inodeOf(info os.FileInfo) (changed int64, inode uint64) {
 	return stat.Ctim.Nano(), stat.Ino
 }
 
-// readable is path as JSON can hold it. A file's name may be any bytes.
+// readable returns path in a form that JSON can hold, since the bytes of a file name are arbitrary.
 func readable(path string) string {
 	if utf8.ValidString(path) {
 		return path
@@ -208,31 +208,31 @@ func readable(path string) string {
 	return strconv.Quote(path)
 }
 
-// waitForClock waits until a further change would give s another time. A file that is changed twice
-// within the grain of the clock may keep its time.
+// waitForClock waits until a further change would give s another time. A file that changes twice
+// within the resolution of the clock may keep its time.
 func (s source) waitForClock(ctx context.Context) error {
 	age := time.Since(time.Unix(0, s.Changed))
 	if age >= clockGrain {
 		return nil
 	}
-	return pause.For(ctx, min(clockGrain, clockGrain-age)) // a server's clock may be ahead
+	return pause.For(ctx, min(clockGrain, clockGrain-age)) // age is negative if a server's clock is ahead
 }
 
-// maxFailure bounds the file that a failure is kept in.
+// maxFailure bounds the file in which a failure is kept.
 const maxFailure = 64 << 10
 
 // failure is why a source could not be prepared. It is kept beside the prepared data, for the ranks that
-// wait: each would find the same fault, one after the other.
+// wait: otherwise each would find the same fault, one after the other.
 type failure struct {
 	Source  source `json:"source"`
-	Attempt uint64 `json:"attempt"` // counts the failures of this file: who came later than one tries again
+	Attempt uint64 `json:"attempt"` // counts the failures of this file: a rank that comes after one tries again
 	Text    string `json:"text"`
 }
 
 func failureOf(at cacheFile) cacheFile { return at.beside(".failed") }
 
-// readFailure is the newest failure to prepare what belongs there, zero where there is none that can be read, or another user may have
-// written it.
+// readFailure returns the newest failure to prepare a file. It returns the zero failure if there is none, if it cannot be read, or if
+// another user may have written it.
 func readFailure(at cacheFile) failure {
 	file, info, err := failureOf(at).open()
 	if err != nil {
@@ -250,7 +250,7 @@ func readFailure(at cacheFile) failure {
 	return f
 }
 
-// since is the error of a failure with src after attempt number before, nil if f is none.
+// since returns the error of a failure with src after attempt number before, or nil if f is not such a failure.
 func (f failure) since(before uint64, src source) error {
 	if f.Attempt == before || f.Source != src {
 		return nil
@@ -258,26 +258,26 @@ func (f failure) since(before uint64, src source) error {
 	return errors.New(f.Text)
 }
 
-// keepFailure keeps err for those who wait, if it is a fault of the data. The caller holds the lock.
+// keepFailure writes err for the ranks that wait, if it is a fault of the data. The caller holds the lock.
 func keepFailure(at cacheFile, src source, err error) {
 	if !ofData(err) {
 		return
 	}
 	f := failure{Source: src, Attempt: readFailure(at).Attempt + 1, Text: err.Error()}
-	// Who does not find the failure comes upon the fault itself.
+	// Ranks that do not find the failure will find the fault itself.
 	_ = replaceFile(failureOf(at), func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
 }
 
-// ofData tells whether another attempt with the same data would give err again: it is neither that of a context nor one
-// of the operating system's.
+// ofData reports whether another attempt with the same data would give err again: it is neither an error of a context nor one
+// of the operating system.
 func ofData(err error) bool {
 	var number syscall.Errno
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &number)
 }
 
-// replaceFile puts what write writes into a file, in place of what was there. Readers see either, whole. The
-// caller holds a lock: the temporary file, which may be there from a process that was killed, is nobody's then, of
-// this node. No sync: what a power cut leaves is for the reader to find out.
+// replaceFile writes a file, in place of the one that was there. Readers see either of them, complete. The
+// caller holds a lock, so a temporary file that a killed process of this node has left is not in use. The file is not synced:
+// readers detect what a power cut damages.
 func replaceFile(at cacheFile, write func(io.Writer) error) error {
 	host, err := os.Hostname()
 	if err != nil {

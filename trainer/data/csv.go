@@ -18,29 +18,29 @@ const (
 	maxCSVColumns = 1 << 20
 	maxCSVValues  = 1<<31 - 1 // 8 GiB of float32
 	maxClasses    = 1 << 20   // the outputs of a model
-	fewClasses    = 1 << 16   // as many a file may have whose rows are fewer
-	maxCSVLine    = 64 << 20  // bytes: more than twice what numpy.savetxt writes of as many columns
+	fewClasses    = 1 << 16   // a file may have as many classes even with fewer rows
+	maxCSVLine    = 64 << 20  // bytes: more than twice what numpy.savetxt writes for maxCSVColumns
 	maxCSVCell    = 4 << 10   // bytes: an exact float64 has up to 1077
 )
 
-// CSVConfig says how a CSV file is read.
+// CSVConfig describes how to read a CSV file.
 type CSVConfig struct {
 	Path      string
-	Delimiter string // one byte between cells; "": a comma
-	Header    string // whether the first line holds names: "yes", "no" or, also as "", "auto": yes if none of its cells is a number
+	Delimiter string // one byte between cells; empty: a comma
+	Header    string // whether the first line holds names: "yes", "no", or "auto", also as "": yes if none of its cells is a number
 
-	// Targets are the columns to learn, by name or by number from 0 on, or from -1 back. None: the last. The
-	// others are inputs, in their order.
+	// Targets are the columns to learn, by name or by number: from 0, or negative from the last, which is -1. None: the last. The
+	// other columns are the inputs, in their order.
 	Targets []string
 
-	// Regression takes targets as numbers. Otherwise there is one target, whose cells are classes: whole numbers
-	// from 0 on, and of which there is one more than the largest, which is below 65536 or the number of rows.
+	// Regression reads targets as numbers. Otherwise there is one target, whose cells are classes: whole numbers
+	// from 0. The number of classes is the largest one plus 1; the largest must be below 65536 or the number of rows.
 	Regression bool
 }
 
-// LoadCSV reads a table of numbers. Cells are decimal numbers, rounded to float32, with spaces around them or in double
-// quotes; empty lines are passed over. A cell that is missing, no number, NaN or infinite is an error
-// with file:line:column, the column counted in bytes. With a cache the file is parsed once a node.
+// LoadCSV reads a table of numbers. Cells are decimal numbers, which are rounded to float32, with spaces around them or in double
+// quotes; empty lines are skipped. A cell that is missing, not a number, NaN or infinite is an error
+// with file:line:column, with the column counted in bytes. With a cache the file is parsed once a node.
 func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (_ Dataset, err error) {
 	defer reading(&err, "csv")
 	if err := cfg.Validate(); err != nil {
@@ -60,7 +60,7 @@ func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (_ Dataset, err e
 	return p.table(cfg.Regression)
 }
 
-// Validate returns every fault of cfg that shows without the file, joined. Each begins with the name that the setting has in a job file.
+// Validate returns every fault of cfg that is visible without the file, joined. Each begins with the name of the setting in a job file.
 func (cfg CSVConfig) Validate() error {
 	var wrong []error
 	if d := cfg.Delimiter; len(d) > 1 || strings.ContainsAny(d, "\"\r\n+-.") || isAlphanumeric(d) {
@@ -70,7 +70,7 @@ func (cfg CSVConfig) Validate() error {
 		wrong = append(wrong, fmt.Errorf("header: is %s, want %s", redact.Quoted(cfg.Header, redact.Shown), text.Choice(headers)))
 	}
 	if !cfg.Regression && len(cfg.Targets) > 1 {
-		wrong = append(wrong, fmt.Errorf("target: names %d columns; classes stand in one column", len(cfg.Targets)))
+		wrong = append(wrong, fmt.Errorf("target: names %d columns, but classes must be in one column", len(cfg.Targets)))
 	}
 	for i, name := range cfg.Targets {
 		if slices.Contains(cfg.Targets[:i], name) {
@@ -87,22 +87,22 @@ func isAlphanumeric(s string) bool {
 	})
 }
 
-// checkClasses refuses classes that a file has chosen by one large label: the model has an output for each.
+// checkClasses refuses a large number of classes that results from a single large label: the model has an output for each.
 func checkClasses(classes, rows int) error {
 	if classes <= max(rows, fewClasses) {
 		return nil
 	}
 	return fmt.Errorf("the largest label of %d rows is %d, and a model has an output for each class: "+
-		"number the classes from 0 on, without gaps",
+		"number the classes from 0, without gaps",
 		rows, classes-1)
 }
 
-// settings are part of the name of prepared files, in which "classes=0" stays for those that are there already.
+// settings are part of the name of prepared files. "classes=0" stays in it so that existing files remain valid.
 func (cfg CSVConfig) settings() string {
 	return fmt.Sprintf("delimiter=%q header=%q targets=%q regression=%v classes=0", cfg.Delimiter, cfg.Header, cfg.Targets, cfg.Regression)
 }
 
-// table is the data set of prepared inputs and targets, checked again where a wrong value would be more than a wrong
+// table returns the data set of prepared inputs and targets. It checks them again, because a wrong value could do more harm than a wrong
 // result.
 func (p *prepared) table(regression bool) (Dataset, error) {
 	want := byte(kindInts)
@@ -112,7 +112,7 @@ func (p *prepared) table(regression bool) (Dataset, error) {
 	a := p.Arrays
 	if len(a) != 2 || a[0].kind != kindFloats || a[1].kind != want || len(a[0].dims) != 2 || len(a[1].dims) != 2 ||
 		a[0].dims[0] != a[1].dims[0] || !regression && a[1].dims[1] != 1 {
-		return nil, errors.New("prepared data has other arrays than a table has")
+		return nil, errors.New("prepared data does not have the arrays of a table")
 	}
 	t := &table{
 		spec:  Spec{Inputs: a[0].dims[1]},
@@ -135,13 +135,13 @@ func (p *prepared) table(regression bool) (Dataset, error) {
 	return t, nil
 }
 
-// csvParser turns the lines of a CSV file into numbers.
+// csvParser converts the lines of a CSV file to numbers.
 type csvParser struct {
 	cfg    CSVConfig
 	lines  csvLines
 	names  []string // of the columns, if there is a header
 	width  int      // cells of a line
-	target []int    // for each column the target that it is, -1 for an input
+	target []int    // for each column the number of its target, or -1 for an input
 	rows   int
 	x, y   []float32
 	labels []int32
@@ -185,7 +185,7 @@ func (p *csvParser) prepared() *prepared {
 	return &prepared{Classes: int(p.most) + 1, Arrays: []array{x, newArray(p.labels, p.rows, 1)}}
 }
 
-// add takes the next line, which may be the header. Errors begin with the column.
+// add parses the next line, which may be the header. Errors begin with the column.
 func (p *csvParser) add(cells []cell) error {
 	if p.target == nil {
 		header := p.isHeader(cells)
@@ -203,7 +203,7 @@ func (p *csvParser) add(cells []cell) error {
 		}
 	}
 	if len(cells) != p.width {
-		return fmt.Errorf("1: %d cells, where the lines before have %d", len(cells), p.width)
+		return fmt.Errorf("1: %d cells, but the lines before have %d", len(cells), p.width)
 	}
 	if (p.rows+1)*p.width > maxCSVValues {
 		return fmt.Errorf("1: more than %d values", maxCSVValues)
@@ -240,14 +240,14 @@ func (p *csvParser) addLabel(text []byte) error {
 	}
 	label, ok := parseWhole(text)
 	if !ok || label >= maxClasses {
-		return fmt.Errorf("%s is no class: want a whole number from 0 to %d, or regression", excerpt(text), maxClasses-1)
+		return fmt.Errorf("%s is not a class: want a whole number from 0 to %d, or regression", excerpt(text), maxClasses-1)
 	}
 	p.labels = append(p.labels, int32(label))
 	p.most = max(p.most, int32(label))
 	return nil
 }
 
-// inColumn names column j for an error, where it has a name.
+// inColumn returns the name of column j for an error, if it has a name.
 func (p *csvParser) inColumn(j int) string {
 	if p.names == nil {
 		return ""
@@ -255,8 +255,8 @@ func (p *csvParser) inColumn(j int) string {
 	return fmt.Sprintf(" (in column %s)", excerpt([]byte(p.names[j])))
 }
 
-// isHeader tells whether the first line holds names. A line in which a word stands among numbers is a row with a fault: it must
-// not get lost as a header.
+// isHeader reports whether the first line holds names. A line with a word among numbers is a row with a fault, which must
+// not be mistaken for a header.
 func (p *csvParser) isHeader(cells []cell) bool {
 	switch p.cfg.Header {
 	case "yes":
@@ -270,7 +270,7 @@ func (p *csvParser) isHeader(cells []cell) bool {
 	})
 }
 
-// findTargets says of every column what it is.
+// findTargets determines the role of every column.
 func (p *csvParser) findTargets() error {
 	targets := p.cfg.Targets
 	if len(targets) == 0 {
@@ -293,7 +293,7 @@ func (p *csvParser) findTargets() error {
 	return nil
 }
 
-// column is the number of the column with that name, or else number.
+// column returns the number of the column with that name, or, if there is none, with that number.
 func (p *csvParser) column(name string) (int, error) {
 	if j := slices.Index(p.names, name); j >= 0 {
 		if slices.Contains(p.names[j+1:], name) {
@@ -303,10 +303,10 @@ func (p *csvParser) column(name string) (int, error) {
 	}
 	j, err := strconv.Atoi(name)
 	if err != nil {
-		return 0, fmt.Errorf("there is no column %q for the target; the header is %.200s", name, fmt.Sprintf("%q", p.names))
+		return 0, fmt.Errorf("no column %q for the target; the header is %.200s", name, fmt.Sprintf("%q", p.names))
 	}
 	if j < -p.width || j >= p.width {
-		return 0, fmt.Errorf("there is no column %d for the target: there are %d", j, p.width)
+		return 0, fmt.Errorf("no column %d for the target: the file has %d", j, p.width)
 	}
 	if j < 0 {
 		j += p.width

@@ -11,41 +11,41 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// cell is one of a line, without quotes and the spaces around it.
+// cell is a cell of a line, without quotes and the spaces around it.
 type cell struct {
 	text   []byte
-	column int // of its first byte in the line, from 1 on
+	column int // of its first byte in the line, from 1
 }
 
-// betweenLooks is how many bytes of a file are read between two looks at the context.
+// betweenLooks is how many bytes of a file are read between two checks of the context.
 const betweenLooks = 1 << 20
 
 // csvLines splits a CSV file into lines and cells. Cells are views of the file wherever they can be.
 type csvLines struct {
 	rest      []byte
 	delimiter byte
-	line      int    // of the cells that next returned, from 1 on
-	passed    int    // bytes since ctx was looked at
+	line      int    // number of the line that next returned, from 1
+	passed    int    // bytes since ctx was checked
 	cells     []cell // reused
 }
 
 func newCSVLines(file []byte, delimiter string) csvLines {
-	l := csvLines{rest: bytes.TrimPrefix(file, []byte("\xef\xbb\xbf")), delimiter: ','} // the mark that Excel writes
+	l := csvLines{rest: bytes.TrimPrefix(file, []byte("\xef\xbb\xbf")), delimiter: ','} // Excel writes this mark
 	if delimiter != "" {
 		l.delimiter = delimiter[0]
 	}
 	return l
 }
 
-// next returns the cells of the next line that is not empty, nil at the end. They are valid until the next call. Errors
-// begin with line and column, but for ctx's.
+// next returns the cells of the next line that is not empty, or nil at the end. They are valid until the next call. Errors
+// begin with line and column, except for ctx's.
 func (l *csvLines) next(ctx context.Context) ([]cell, error) {
 	for len(l.rest) > 0 {
 		l.line++
-		// What is longer is not read to its end: it may be a hole of the file, of any size.
+		// A longer line is not read to its end: it may be a hole of the file, of any size.
 		line, _, ended := bytes.Cut(l.rest[:min(len(l.rest), maxCSVLine+1)], []byte{'\n'})
 		if len(line) > maxCSVLine {
-			return nil, fmt.Errorf("%d:1: a line of more than %d MiB: it is no table, or the file is not complete", l.line, maxCSVLine>>20)
+			return nil, fmt.Errorf("%d:1: a line of more than %d MiB: it is not a table, or the file is incomplete", l.line, maxCSVLine>>20)
 		}
 		l.rest = l.rest[len(line):]
 		if ended {
@@ -70,7 +70,7 @@ func (l *csvLines) next(ctx context.Context) ([]cell, error) {
 
 func (l *csvLines) split(line []byte) error {
 	l.cells = l.cells[:0]
-	for at := 0; ; at++ { // over the delimiter
+	for at := 0; ; at++ { // skip the delimiter
 		for at < len(line) && l.isSpace(line[at]) {
 			at++
 		}
@@ -99,7 +99,7 @@ func (l *csvLines) split(line []byte) error {
 			at += n
 		}
 		if len(c.text) > maxCSVCell {
-			return fmt.Errorf("%d: a cell of more than %d bytes: it is no number or name", c.column, maxCSVCell)
+			return fmt.Errorf("%d: a cell of more than %d bytes: it is not a number or name", c.column, maxCSVCell)
 		}
 		l.cells = append(l.cells, c)
 		if at == len(line) {
@@ -110,14 +110,14 @@ func (l *csvLines) split(line []byte) error {
 
 func (l *csvLines) isSpace(b byte) bool { return (b == ' ' || b == '\t') && b != l.delimiter }
 
-// unquote reads a cell that begins with a quote, up to its other quote; a doubled quote stands for one. It returns the length with
-// quotes.
+// unquote parses a cell that begins with a quote, up to the closing quote; a doubled quote stands for one. It returns the length including
+// the quotes.
 func (c *cell) unquote(b []byte) (int, error) {
 	doubled := false
 	for at := 1; ; at += 2 {
 		n := bytes.IndexByte(b[at:], '"')
 		if n < 0 {
-			return 0, errors.New("a quote that is not closed on its line")
+			return 0, errors.New("a quote is not closed on its line")
 		}
 		at += n
 		if at+1 == len(b) || b[at+1] != '"' {
@@ -131,7 +131,7 @@ func (c *cell) unquote(b []byte) (int, error) {
 	}
 }
 
-// parseNumber reads a finite decimal number. Of what ParseFloat accepts it leaves out hexadecimal, "_", "inf" and "nan".
+// parseNumber parses a finite decimal number. Of what ParseFloat accepts it refuses hexadecimal, "_", "inf" and "nan".
 func parseNumber(text []byte) (float32, error) {
 	if len(text) == 0 {
 		return 0, errors.New("the cell is missing")
@@ -151,8 +151,8 @@ func parseNumber(text []byte) (float32, error) {
 	return float32(v), nil
 }
 
-// parseWhole reads what parseNumber accepts, if it is exactly a whole number from 0 up to maxClasses, however it is
-// written: 3, 3.0 as pandas has it, 3.000e+00 as numpy.savetxt has it. A float would round
+// parseWhole parses what parseNumber accepts, if it is exactly a whole number from 0 to maxClasses, in any
+// notation: 3, 3.0 as pandas writes it, 3.000e+00 as numpy.savetxt writes it. Parsing it as a float would round
 // 0.99999999999 to 1.
 func parseWhole(text []byte) (n int, ok bool) {
 	mantissa, exponent := string(text), 0
@@ -166,7 +166,7 @@ func parseWhole(text []byte) (n int, ok bool) {
 	negative := strings.HasPrefix(mantissa, "-")
 	whole, fraction, _ := strings.Cut(strings.TrimLeft(mantissa, "+-"), ".")
 	digits := strings.TrimLeft(whole+fraction, "0")
-	point := len(digits) - len(fraction) + exponent // digits before it
+	point := len(digits) - len(fraction) + exponent // number of digits before the decimal point
 	digits = strings.TrimRight(digits, "0")
 	if digits == "" {
 		return 0, true
@@ -178,5 +178,5 @@ func parseWhole(text []byte) (n int, ok bool) {
 	return n, err == nil && n <= maxClasses
 }
 
-// excerpt quotes text for an error, shortened where it is long.
+// excerpt quotes text for an error, and shortens it if it is long.
 func excerpt(b []byte) string { return text.Quoted(string(b), 40) }

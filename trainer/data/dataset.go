@@ -10,20 +10,20 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// maxInputs bounds the values of a row: a batch has as many of float32 for each of its rows. A picture of
+// maxInputs bounds the values of a row: a batch has as many float32 for each of its rows. A picture of
 // 4096 x 4096 has that many.
 const maxInputs = 1 << 24
 
-// Dataset is a table of samples: inputs, and for each either classes or outputs. It may be read by several
-// goroutines at once.
+// Dataset is a table of samples: inputs, and for each either classes or outputs. It must be safe for concurrent
+// reading.
 type Dataset interface {
-	// Len is the number of rows.
+	// Len returns the number of rows.
 	Len() int
-	// Spec says what a row is made of.
+	// Spec describes the rows.
 	Spec() Spec
 	// Read copies row i: its inputs into x, its outputs into y, its labels into labels, which have
-	// Spec().Inputs, Spec().Outputs and Spec().Labels elements. It computes on what is at hand, neither waits nor
-	// fails: nothing could end the wait, and there is nobody to give an error to.
+	// Spec().Inputs, Spec().Outputs and Spec().Labels elements. It must neither wait nor
+	// fail: nothing could end the wait, and it cannot return an error.
 	Read(i int, x, y []float32, labels []int)
 }
 
@@ -32,16 +32,16 @@ type Spec struct {
 	Inputs  int   // columns of x
 	Outputs int   // columns of y, for regression
 	Classes int   // labels are in [0, Classes), for classification
-	Labels  int   // of a row: 1 for classification, one for every symbol of a text, 0 for regression
-	Image   Image // what x is, if it is an image; else zero
-	Symbols int   // of a text: x holds symbol numbers in [0, Symbols); else 0
+	Labels  int   // labels of a row: 1 for classification, one for every symbol of a text, 0 for regression
+	Image   Image // the shape of x, if it is an image; else zero
+	Symbols int   // for a text: x holds symbol numbers in [0, Symbols); else 0
 }
 
 // Image is the shape of a row that is an image: Channels x Height x Width values, channel by
 // channel, row by row (PyTorch's CHW).
 type Image struct{ Channels, Height, Width int }
 
-// Batch holds rows of a data set. The zero value is ready; Fill keeps its memory.
+// Batch holds rows of a data set. The zero value is ready to use; Fill reuses its memory.
 type Batch struct {
 	Rows   int
 	X      []float32 // Rows x Spec.Inputs, row-major
@@ -49,7 +49,7 @@ type Batch struct {
 	Labels []int     // Rows x Spec.Labels, row-major
 }
 
-// Fill makes b the given rows of d, in that order.
+// Fill fills b with the given rows of d, in that order.
 func (b *Batch) Fill(d Dataset, rows []int) {
 	spec := d.Spec()
 	b.Rows = len(rows)
@@ -63,11 +63,11 @@ func (b *Batch) Fill(d Dataset, rows []int) {
 	}
 }
 
-// Range is the rows from First up to, not including, End.
+// Range is the rows from First to before End.
 type Range struct{ First, End int }
 
-// ParseRange reads "FIRST:END", such as "0:9000": rows from FIRST on, END not included. Both numbers are required, and
-// the range is not empty.
+// ParseRange parses "FIRST:END", such as "0:9000": the rows from FIRST to before END. Both numbers are required, and
+// the range must not be empty.
 func ParseRange(s string) (Range, error) {
 	first, end, found := strings.Cut(s, ":")
 	if !found {
@@ -94,7 +94,7 @@ func ParseRange(s string) (Range, error) {
 
 func (r Range) String() string { return fmt.Sprintf("%d:%d", r.First, r.End) }
 
-// reading is deferred by what opens a kind of data, and says so before its error.
+// reading is deferred by functions that open a kind of data, and puts that before their error.
 func reading(err *error, kind string) {
 	if *err != nil {
 		*err = fmt.Errorf("read %s: %w", kind, *err)
@@ -106,7 +106,7 @@ type subset struct {
 	r Range
 }
 
-// Subset returns the rows r of d, numbered from 0, as a view.
+// Subset returns the rows r of d, numbered from 0, as a view of d.
 func Subset(d Dataset, r Range) (Dataset, error) {
 	if r.First < 0 || r.First >= r.End {
 		return nil, fmt.Errorf("range %v holds no rows", r)
@@ -130,7 +130,7 @@ func (s subset) hash(h *stoppableHash, first, end int) {
 	hashRows(h, s.Dataset, s.r.First+first, s.r.First+end)
 }
 
-// concat is several data sets of one kind after each other.
+// concat is several data sets of one kind, one after another.
 type concat struct {
 	parts []*table
 	ends  []int // the row after the last of each part
@@ -158,7 +158,7 @@ func (c *concat) Read(i int, x, y []float32, labels []int) {
 	c.parts[k].Read(i-c.first(k), x, y, labels)
 }
 
-// first is the row that part k begins with.
+// first returns the row that part k begins with.
 func (c *concat) first(k int) int { return c.ends[k] - c.parts[k].rows }
 
 func (c *concat) hash(h *stoppableHash, first, end int) {

@@ -1,4 +1,4 @@
-// Package data holds the built-in trainer's data sets, the sampler that splits their rows over ranks, and the
+// Package data contains the built-in trainer's data sets, the sampler that splits their rows over ranks, and the
 // loader that reads batches ahead.
 //
 //	set, err := data.LoadMNIST(ctx, nil, "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
@@ -17,16 +17,16 @@
 //		}
 //	}
 //
-// A data set is immutable once made, and may be read by several goroutines at once. Rows are read into the caller's
-// buffers: an epoch allocates nothing once the largest batch has been seen. A row number out of range is
-// a programmer error and panics.
+// A data set is immutable, and is safe for concurrent reading. Rows are read into the caller's
+// buffers: an epoch does not allocate once the largest batch has been seen. A row number out of range is
+// a programming error and panics.
 //
-// Data sets have room on a node once, however many ranks read them, where their files can be used as they lie: those
-// of CIFAR-10, plain IDX, .npy of float32 or uint8, and a file of text are mapped. What must be parsed or unpacked first
-// is prepared by one rank and mapped by all, where there is a Cache. Mapped files must stay as they are while they are in
-// use: somebody who shortens one kills its readers (SIGBUS).
+// However many ranks of a node read a data set, it is in memory once, if its files can be used without conversion: those
+// of CIFAR-10, plain IDX, .npy of float32 or uint8, and a file of text are mapped. Data that must be parsed or unpacked first
+// is prepared by one rank and mapped by all, if there is a Cache. Mapped files must not change while they are in
+// use: shortening one kills its readers (SIGBUS).
 //
-// Files are hostile until checked: their headers are believed only as far as bytes
-// follow, sizes are capped, and every error names the file. All rows are checked when a data set is opened, so that
+// Files are not trusted: a header is believed only as far as bytes
+// follow, sizes are limited, and every error names the file. All rows are checked when a data set is opened, so that
 // reading them cannot fail: labels are in range, and numbers finite.
 package data

@@ -12,11 +12,11 @@ const maxGenerated = 1 << 28
 // GeneratedConfig describes a regression task.
 type GeneratedConfig struct {
 	Rows, Inputs, Outputs int     // each at least 1
-	Noise                 float64 // standard deviation of what is added to every output
+	Noise                 float64 // standard deviation of the noise added to every output
 	Seed                  uint64
 }
 
-// Validate says what is wrong with cfg, and begins with the name that the setting has in a job file.
+// Validate returns a fault of cfg that begins with the name of the setting in a job file.
 func (cfg GeneratedConfig) Validate() error {
 	if cfg.Rows < 1 || cfg.Inputs < 1 || cfg.Outputs < 1 {
 		return fmt.Errorf("rows: %d rows of %d inputs and %d outputs, want at least 1 of each", cfg.Rows, cfg.Inputs, cfg.Outputs)
@@ -24,14 +24,14 @@ func (cfg GeneratedConfig) Validate() error {
 	if !(cfg.Noise >= 0) || math.IsInf(cfg.Noise, 0) {
 		return fmt.Errorf("noise: is %v, want a number from 0 on", cfg.Noise)
 	}
-	// Quotient and difference cannot overflow, and once they are checked the sum below cannot, either.
+	// Neither quotient nor difference can overflow, and once they are checked the sum below cannot, either.
 	if cfg.Inputs > maxGenerated/cfg.Outputs || cfg.Outputs > maxGenerated-cfg.Inputs { // fewer rows would not help
 		return fmt.Errorf("inputs: %d inputs x %d outputs are more than %d values, "+
 			"whatever data.rows is: lower data.inputs or data.outputs",
 			cfg.Inputs, cfg.Outputs, maxGenerated)
 	}
 	if cfg.Rows > maxGenerated/(cfg.Inputs+cfg.Outputs) {
-		return fmt.Errorf("rows: %d rows of %d inputs and %d outputs are more than %d values; make them fewer",
+		return fmt.Errorf("rows: %d rows of %d inputs and %d outputs are more than %d values: use fewer rows",
 			cfg.Rows, cfg.Inputs, cfg.Outputs, maxGenerated)
 	}
 	return nil
@@ -39,7 +39,7 @@ func (cfg GeneratedConfig) Validate() error {
 
 // Generate makes rows of standard normal inputs, and outputs y = A x + noise, where the hidden A
 // is normal with variance 1/Inputs, so that outputs are near 1 for any width. The least mean squared error that a
-// linear model can reach is Noise^2. The result is a function of cfg alone.
+// linear model can reach is Noise^2. The result depends only on cfg.
 func Generate(cfg GeneratedConfig) (Dataset, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("generate data: %w", err)
@@ -53,7 +53,7 @@ func Generate(cfg GeneratedConfig) (Dataset, error) {
 		a := hidden[i%cfg.Outputs*cfg.Inputs:][:cfg.Inputs]
 		sum := float64(y[i])
 		for j, v := range x {
-			// The conversion keeps machines from fusing, so that all make the same rows.
+			// The conversion prevents fused operations, so that all machines make the same rows.
 			sum += float64(float64(v) * float64(a[j]))
 		}
 		y[i] = float32(sum)

@@ -16,12 +16,12 @@ const (
 	maxIDXBytes = 1 << 30
 	maxIDXDims  = 8
 
-	// maxInflation is the most bytes that one of deflate's stands for: a match of 258 takes two bits
+	// maxInflation is the largest expansion factor of deflate: a match of 258 bytes takes two bits
 	// (RFC 1951, 3.2.5).
 	maxInflation = 1032
 )
 
-// unsignedByte is the code of the only element type that is read.
+// unsignedByte is the code of the only supported element type.
 const unsignedByte = 0x08
 
 // idx is an array of bytes in the format of the MNIST files
@@ -29,10 +29,10 @@ const unsignedByte = 0x08
 type idx struct {
 	dims []int    // at least one; the product is len(data)
 	data []byte   // row-major
-	file *mapping // that data lies in, if any
+	file *mapping // the mapping that holds data, if any
 }
 
-// openIDX opens the file at path: a plain one is mapped, gzip is unpacked, into the cache where there
+// openIDX opens the file at path. It maps a plain file, and unpacks gzip, into the cache if there
 // is one.
 func openIDX(ctx context.Context, cache *Cache, path string) (*idx, error) {
 	m, err := openMapping(path)
@@ -70,7 +70,7 @@ func parseIDX(file []byte) (*idx, error) {
 
 func checkIDXSize(have, want int64, dims []int) error {
 	if have < want {
-		return fmt.Errorf("cut short: %d bytes of data where the header %v promises %d; copy the file again", have, dims, want)
+		return fmt.Errorf("cut short: %d bytes of data, but the header %v promises %d; copy the file again", have, dims, want)
 	}
 	if have > want {
 		return fmt.Errorf("data goes on after the %d bytes that the header %v promises", want, dims)
@@ -82,7 +82,7 @@ func checkIDXSize(have, want int64, dims []int) error {
 func unpackIDX(ctx context.Context, cache *Cache, path string) (*idx, error) {
 	look := func() (source, error) { return fileSource(path, "idx") }
 	p, err := cache.load(ctx, look, func() (*prepared, error) {
-		// Mapped before the look, m may be what another file has taken the place of.
+		// A mapping from before look could be of a file that has been replaced since.
 		m, err := openMapping(path)
 		if err != nil {
 			return nil, err
@@ -103,8 +103,8 @@ func unpackIDX(ctx context.Context, cache *Cache, path string) (*idx, error) {
 	return &idx{p.Arrays[0].dims, p.Arrays[0].bytes, p.file}, nil
 }
 
-// readIDX unpacks the one array in a gzip file. It takes the memory that the header promises, up to 1 GiB, but no more
-// than deflate could make of a file of that size: a lying header costs what a true one may.
+// readIDX unpacks the array in a gzip file. It allocates the memory that the header promises, up to 1 GiB, but no more
+// than deflate could expand a file of that size to, so a false header costs no more than a true one could.
 func readIDX(file []byte) (*idx, error) {
 	z, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
@@ -117,7 +117,7 @@ func readIDX(file []byte) (*idx, error) {
 	data := make([]byte, min(size, maxInflation*int64(len(file))))
 	have, err := io.ReadFull(z, data)
 	if err == nil {
-		// The read that finds the end, one byte on, is also the one that checks gzip's sum.
+		// The read of one more byte finds the end, and also checks gzip's checksum.
 		var more int
 		more, err = io.ReadFull(z, make([]byte, 1))
 		have += more
@@ -134,7 +134,7 @@ func readIDX(file []byte) (*idx, error) {
 	return &idx{dims: dims, data: data}, nil
 }
 
-// readIDXHeader reads the magic number, 0 0 TYPE NDIM, and NDIM big-endian sizes.
+// readIDXHeader parses the magic number, 0 0 TYPE NDIM, and NDIM big-endian sizes.
 func readIDXHeader(r io.Reader) (dims []int, size int64, err error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(r, magic[:]); err != nil {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Digits of MNIST, and the mean and standard deviation of its training pixels after
-// scaling to [0, 1], which PyTorch's examples normalize with too.
+// The number of MNIST's classes, and the mean and standard deviation of its training pixels after
+// scaling to [0, 1], which PyTorch's examples also use to normalize.
 const (
 	mnistClasses = 10
 	mnistMean    = 0.1307
@@ -15,9 +15,9 @@ const (
 )
 
 // LoadMNIST opens handwritten digits in two IDX files, plain or gzip: images
-// [rows, height, width] and labels [rows] in 0..9. A row's inputs are its pixels
-// in order, at most 4096 x 4096, (pixel/255 - 0.1307) / 0.3081.
-// Plain files are mapped; gzip is unpacked, once a node where there is a cache.
+// [rows, height, width] and labels [rows] from 0 to 9. A row's inputs are its pixels
+// in order, at most 4096 x 4096, normalized to (pixel/255 - 0.1307) / 0.3081.
+// Plain files are mapped; gzip is unpacked, once a node if there is a cache.
 func LoadMNIST(ctx context.Context, cache *Cache, images, labels string) (Dataset, error) {
 	x, err := openMNIST(ctx, cache, images, "images", 3)
 	if err != nil {
@@ -50,7 +50,7 @@ func LoadMNIST(ctx context.Context, cache *Cache, images, labels string) (Datase
 	}, nil
 }
 
-// byteLabels are the labels of rows of stride bytes, each row's first byte, which must be below classes.
+// byteLabels returns the labels of rows of stride bytes, each row's first byte. They must be below classes.
 func byteLabels(rows []byte, stride, classes int) ([]int32, error) {
 	labels := make([]int32, len(rows)/stride)
 	for i := range labels {
@@ -62,22 +62,22 @@ func byteLabels(rows []byte, stride, classes int) ([]int32, error) {
 	return labels, nil
 }
 
-// openMNIST reads an IDX file that must have dims dimensions.
+// openMNIST opens an IDX file that must have the given number of dimensions.
 func openMNIST(ctx context.Context, cache *Cache, path, what string, dims int) (*idx, error) {
 	x, err := openIDX(ctx, cache, path)
 	if err != nil {
 		return nil, fmt.Errorf("read mnist %s: %w", what, err)
 	}
 	if len(x.dims) != dims {
-		return nil, fmt.Errorf("read mnist %s: %s has the wrong magic number: it holds %d dimensions where %s have %d; are "+
+		return nil, fmt.Errorf("read mnist %s: %s has the wrong magic number: it holds %d dimensions, but %s have %d; are "+
 			"images and labels swapped?",
 			what, path, len(x.dims), what, dims)
 	}
 	return x, nil
 }
 
-// Shape of the pictures of CIFAR-10, and of the rows of its binary files
-// (https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version"): a label, then 32 x 32 bytes each of red, green, blue.
+// The shape of the pictures of CIFAR-10, and of the rows of its binary files
+// (https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version"): a label, then 32 x 32 bytes each of red, green and blue.
 const (
 	cifarClasses  = 10
 	cifarSide     = 32
@@ -86,15 +86,15 @@ const (
 	cifarRow      = 1 + cifarInputs
 )
 
-// Mean and standard deviation over all training pixels of each channel, after scaling to [0, 1].
-// (Examples with deviations near 0.20 average those of single pictures instead.)
+// The mean and standard deviation of each channel over all training pixels, after scaling to [0, 1].
+// (Examples with deviations near 0.20 use the mean of the deviations of single pictures instead.)
 var (
 	cifarMean = [cifarChannels]float32{0.4914, 0.4822, 0.4465}
 	cifarStd  = [cifarChannels]float32{0.2470, 0.2435, 0.2616}
 )
 
-// LoadCIFAR10 opens files of CIFAR-10's binary version, such as data_batch_1.bin to data_batch_5.bin, whose rows
-// follow each other in the order of the paths. A row's inputs are (pixel/255 - mean) / deviation of each
+// LoadCIFAR10 opens files of CIFAR-10's binary version, such as data_batch_1.bin to data_batch_5.bin. Their rows
+// follow each other in the order of the paths. A row's inputs are (pixel/255 - mean) / deviation with the mean and deviation of each
 // channel. The files are mapped.
 func LoadCIFAR10(paths ...string) (_ Dataset, err error) {
 	defer reading(&err, "cifar10")
@@ -121,7 +121,7 @@ func LoadCIFAR10(paths ...string) (_ Dataset, err error) {
 	return newConcat(parts), nil
 }
 
-// parseCIFAR10 is a view of the rows in a file.
+// parseCIFAR10 returns a view of the rows in a file.
 func parseCIFAR10(file []byte, values [][256]float32) (*table, error) {
 	if len(file) == 0 || len(file)%cifarRow != 0 {
 		return nil, fmt.Errorf("%d bytes are not rows of %d: it is cut short, or not CIFAR-10's binary version", len(file), cifarRow)

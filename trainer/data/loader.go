@@ -2,22 +2,22 @@ package data
 
 import "sync"
 
-// Loader reads batches of a data set in the background, ahead of the one who trains on them. Its methods are
-// for one goroutine.
+// Loader reads batches of a data set in the background, ahead of training. Only one goroutine at a time may call its
+// methods.
 //
-// Next, Begin and Close wait for a Read that is under way. One that panics ends the process.
+// Next, Begin and Close wait for a Read that is in progress. A Read that panics ends the process.
 //
-// A loader owns depth+1 batches, whose memory it uses again: nothing is allocated once the largest batches
-// and the longest epoch were seen.
+// A loader owns depth+1 batches and reuses their memory: it does not allocate once it has seen the largest batches
+// and the longest epoch.
 type Loader struct {
 	d       Dataset
-	begin   chan epochRows // taken by the goroutine, which then reads nothing of an epoch before
-	begun   chan struct{}  // answers: the rows have been copied
+	begin   chan epochRows // received by the goroutine, which then stops reading the epoch before
+	begun   chan struct{}  // reply: the rows have been copied
 	free    chan *loaded   // to be filled
 	full    chan *loaded   // in the order of the epoch; has room for all
-	current *loaded        // what Next returned
-	left    int            // batches that Next has not returned yet
-	epoch   uint64         // counts Begin
+	current *loaded        // the batch that Next returned
+	left    int            // number of batches that Next has not returned yet
+	epoch   uint64         // counts calls of Begin
 
 	closing sync.Once
 	stop    chan struct{}
@@ -32,13 +32,13 @@ type epochRows struct {
 
 type loaded struct {
 	Batch
-	epoch uint64 // what it was read for
+	epoch uint64 // the epoch that it was read for
 }
 
-// NewLoader returns a loader that is up to depth batches ahead, at least 1. Close ends its goroutine.
+// NewLoader returns a loader that reads up to depth batches ahead, at least 1. Close ends its goroutine.
 func NewLoader(d Dataset, depth int) *Loader {
 	if depth < 1 {
-		panic("data: a loader's depth is below 1")
+		panic("data: the depth of a loader must be at least 1")
 	}
 	l := &Loader{
 		d: d, begin: make(chan epochRows), begun: make(chan struct{}),
@@ -52,11 +52,11 @@ func NewLoader(d Dataset, depth int) *Loader {
 	return l
 }
 
-// Begin starts to read the given rows, batch at a time, the last time what is left. The rows are copied. What is left
-// of rows that were begun before is given up.
+// Begin starts to read the given rows, batch rows at a time; the last batch may have fewer. It copies rows. The rest
+// of rows that were begun before is discarded.
 func (l *Loader) Begin(rows []int, batch int) {
 	if batch < 1 {
-		panic("data: a batch has fewer rows than 1")
+		panic("data: a batch must have at least 1 row")
 	}
 	l.release()
 	l.epoch++
@@ -69,14 +69,14 @@ func (l *Loader) Begin(rows []int, batch int) {
 	}
 }
 
-// Next returns the next batch, valid until the next call of Next or Begin. At the end, and after Close, it
+// Next returns the next batch, which is valid until the next call of Next or Begin. At the end, and after Close, it
 // returns nil.
 func (l *Loader) Next() *Batch {
 	l.release()
 	for l.left > 0 {
 		select {
 		case b := <-l.full:
-			if b.epoch != l.epoch { // given up
+			if b.epoch != l.epoch { // discarded by Begin
 				l.free <- b
 				continue
 			}
@@ -97,7 +97,7 @@ func (l *Loader) release() {
 	}
 }
 
-// Close gives up what is left and waits until the loader's goroutine has ended. It may be called again.
+// Close discards what is left and waits until the loader's goroutine has ended. It may be called again.
 func (l *Loader) Close() {
 	l.closing.Do(func() { close(l.stop) })
 	<-l.stopped

@@ -76,7 +76,7 @@ func TestLoaderReadsAhead(t *testing.T) {
 	}
 }
 
-// counted tells of every row that is read.
+// counted reports every row that is read.
 type counted struct {
 	Dataset
 	reads chan int

@@ -7,17 +7,17 @@ import (
 	"math"
 )
 
-// NPYConfig names two arrays that numpy.save wrote.
+// NPYConfig names two arrays that numpy.save has written.
 type NPYConfig struct {
 	Inputs string // [N], [N, K], or images [N, H, W] or [N, C, H, W]
-	// Targets are, of whole numbers: classes [N] or [N, 1], of which there is one more than the largest, which is below 65536 or the number
-	// of rows; of floats: outputs [N] or [N, M].
+	// Targets are either whole numbers: classes [N] or [N, 1], whose number is the largest plus 1, and whose largest must be below 65536 or
+	// the number of rows; or floats: outputs [N] or [N, M].
 	Targets string
 }
 
 // LoadNPY opens the rows of two .npy files, of format 1.0 to 3.0, little-endian and row-major, of
-// booleans, integers or floats of 32 or 64 bits. Numbers become float32, without any scaling. NaN and infinity are errors that
-// name file, row and column. Arrays of float32 and uint8 are mapped, the others are copied.
+// booleans, integers, or floats of 32 or 64 bits. Numbers are converted to float32 without scaling. NaN and infinity are errors that
+// name file, row and column. Arrays of float32 and uint8 are mapped, others are copied.
 func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
 	defer reading(&err, "npy")
 	x, err := openNPY(cfg.Inputs)
@@ -117,7 +117,7 @@ func (t *table) setLabels(a *npy) error {
 	return checkClasses(classes, t.rows)
 }
 
-// floats are all elements as float32: the array's own memory where they are that.
+// floats returns all elements as float32. If they are float32 it returns the array's own memory.
 func (a *npy) floats() ([]float32, error) {
 	var v []float32
 	if a.kind.name == "float32" {
@@ -129,7 +129,7 @@ func (a *npy) floats() ([]float32, error) {
 		}
 	}
 	for i, x := range v {
-		if x-x != 0 { // NaN for what is not finite
+		if x-x != 0 { // true if x is not finite
 			return nil, fmt.Errorf("%s in row %d, column %d: want finite numbers of float32", a.text(i), i/a.columns(), i%a.columns())
 		}
 	}
@@ -168,25 +168,25 @@ func parseNPY(file []byte) (*npy, error) {
 		return nil, fmt.Errorf("the shape %v holds no rows", h.shape)
 	}
 	if size != len(data) {
-		return nil, fmt.Errorf("%d bytes of data, where the shape %v of %s takes %d; copy the file again", len(data),
+		return nil, fmt.Errorf("%d bytes of data, but the shape %v of %s takes %d; copy the file again", len(data),
 			h.shape, kind.name, size)
 	}
 	a := &npy{kind: kind, shape: h.shape, data: data}
 	return a, a.checkBooleans()
 }
 
-// npy is an array of numpy's.
+// npy is a NumPy array.
 type npy struct {
 	kind  npyKind
 	shape []int    // at least one dimension, none of them 0
 	data  []byte   // little-endian, row-major; kind.size bytes for each element
-	file  *mapping // that data lies in
+	file  *mapping // the mapping that holds data
 }
 
 // npyKind is a type of elements.
 type npyKind struct {
-	descr string // in the file, without the order of bytes
-	name  string // numpy's
+	descr string // in the file, without the byte order
+	name  string // NumPy's
 	size  int    // bytes of an element
 	float bool
 }
@@ -197,7 +197,7 @@ var npyKinds = []npyKind{
 	{"u1", "uint8", 1, false}, {"u2", "uint16", 2, false}, {"u4", "uint32", 4, false}, {"u8", "uint64", 8, false},
 }
 
-// npyKindOf reads a description such as "<f4". One byte has no order: "|u1".
+// npyKindOf parses a description such as "<f4". A type of one byte has no byte order: "|u1".
 func npyKindOf(descr string) (npyKind, error) {
 	for _, k := range npyKinds {
 		if descr == "<"+k.descr || k.size == 1 && descr == "|"+k.descr {
@@ -210,20 +210,20 @@ func npyKindOf(descr string) (npyKind, error) {
 	return npyKind{}, fmt.Errorf("elements of the type %.40q are not supported; save a.astype(%q)", descr, "<f4")
 }
 
-// checkBooleans refuses what numpy never writes.
+// checkBooleans refuses values that NumPy never writes.
 func (a *npy) checkBooleans() error {
 	if a.kind.descr != "b1" {
 		return nil
 	}
 	for i, b := range a.data {
 		if b > 1 {
-			return fmt.Errorf("element %d is %d, and a boolean is 0 or 1; copy the file again, or save a.astype(%q)", i, b, "|u1")
+			return fmt.Errorf("element %d is %d, but a boolean is 0 or 1; copy the file again, or save a.astype(%q)", i, b, "|u1")
 		}
 	}
 	return nil
 }
 
-// bits is element i, its sign not extended.
+// bits returns element i without sign extension.
 func (a *npy) bits(i int) uint64 {
 	b := a.data[i*a.kind.size:][:a.kind.size]
 	switch len(b) {
@@ -237,7 +237,7 @@ func (a *npy) bits(i int) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// integer is element i of a kind that is not float. What int64 does not hold is negative.
+// integer returns element i of a kind that is not float. A value that int64 cannot hold becomes negative.
 func (a *npy) integer(i int) int64 {
 	bits := a.bits(i)
 	if a.kind.descr[0] != 'i' {
@@ -247,7 +247,7 @@ func (a *npy) integer(i int) int64 {
 	return int64(bits<<unused) >> unused
 }
 
-// float is element i of any kind, rounded to float32.
+// float returns element i of any kind, rounded to float32.
 func (a *npy) float(i int) float32 {
 	switch a.kind.descr {
 	case "f4":
@@ -260,7 +260,7 @@ func (a *npy) float(i int) float32 {
 	return float32(a.integer(i))
 }
 
-// text is element i for an error.
+// text returns element i for an error.
 func (a *npy) text(i int) string {
 	switch a.kind.descr {
 	case "f4", "f8":

@@ -11,9 +11,9 @@ import (
 const (
 	npyMagic = "\x93NUMPY"
 
-	// maxNPYHeader is what numpy itself accepts from files it does not trust.
+	// maxNPYHeader is what NumPy accepts from files that it does not trust.
 	maxNPYHeader = 10000
-	maxNPYDims   = 32 // numpy's
+	maxNPYDims   = 32 // NumPy's limit
 )
 
 // npyHeader is the dictionary before the data
@@ -37,12 +37,12 @@ func parseNPYHeader(file []byte) (h npyHeader, data []byte, err error) {
 	start, size := 10, int64(binary.LittleEndian.Uint16(file[8:]))
 	switch {
 	case minor != 0 || major < 1 || major > 3:
-		return h, nil, fmt.Errorf("version %d.%d of the .npy format is not known", major, minor)
+		return h, nil, fmt.Errorf("version %d.%d of the .npy format is unknown", major, minor)
 	case major > 1:
 		start, size = 12, int64(binary.LittleEndian.Uint32(file[8:]))
 	}
 	if size > maxNPYHeader {
-		return h, nil, fmt.Errorf("a header of %d bytes, at most %d are accepted", size, maxNPYHeader)
+		return h, nil, fmt.Errorf("the header has %d bytes, at most %d are accepted", size, maxNPYHeader)
 	}
 	if int64(len(file)-start) < size {
 		return h, nil, errors.New("cut short in the header")
@@ -55,7 +55,7 @@ func parseNPYHeader(file []byte) (h npyHeader, data []byte, err error) {
 	return h, data, err
 }
 
-// npyDict reads the header's Python dictionary, of which only that little occurs.
+// npyDict parses the Python dictionary of a header, which uses only a small part of the syntax.
 type npyDict struct{ rest string }
 
 func parseNPYDict(s string) (h npyHeader, err error) {
@@ -97,7 +97,7 @@ func parseNPYDict(s string) (h npyHeader, err error) {
 	return h, nil
 }
 
-// take goes over spaces, then over s and the spaces after it, if that is what comes.
+// take skips spaces, then s and the spaces after it, and reports whether s was there.
 func (d *npyDict) take(s string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(d.rest, " "), s)
 	if ok {
@@ -106,7 +106,7 @@ func (d *npyDict) take(s string) bool {
 	return ok
 }
 
-// word reads a string without escapes.
+// word parses a string without escapes.
 func (d *npyDict) word() (string, bool) {
 	quote := "'"
 	if !d.take(quote) {
@@ -119,7 +119,7 @@ func (d *npyDict) word() (string, bool) {
 	return word, ok && !strings.Contains(word, `\`)
 }
 
-// tuple reads sizes such as (), (3,) or (3, 4).
+// tuple parses sizes such as (), (3,) or (3, 4).
 func (d *npyDict) tuple() (sizes []int, ok bool) {
 	if !d.take("(") {
 		return nil, false

@@ -156,7 +156,7 @@ func TestLoadNPYRefusesBadFiles(t *testing.T) {
 			labels, "1e+300 in row 1"},
 		"infinite outputs":  {good, floats("(2,)", 1, float32(math.Inf(-1))), "y.npy: -Inf in row 1"},
 		"outputs of images": {good, floats("(2, 1, 1)", 1, 1), "y.npy: outputs of the shape"},
-		"no boolean":        {good, npyFile(1, npyDictOf("|b1", "(2,)"), []byte{1, 2}), "y.npy: element 1 is 2, and a boolean is 0 or 1"},
+		"no boolean":        {good, npyFile(1, npyDictOf("|b1", "(2,)"), []byte{1, 2}), "y.npy: element 1 is 2, but a boolean is 0 or 1"},
 		"another count":     {floats("(3,)", 1, 2, 3), labels, "do not belong together"},
 		"a label too large": {good, npyFile(1, npyDictOf("<i4", "(2,)"), bytesOf([]int32{0, maxClasses})),
 			"y.npy: label 1048576 of row 1 is out of range, want 0 to 1048575"},

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	firstLockRetry = time.Millisecond // pause before a lock is tried for again, doubled each time
+	firstLockRetry = time.Millisecond // pause before the first retry of a lock, doubled each time
 	lastLockRetry  = 100 * time.Millisecond
 
-	warnAfter = 5 * time.Second // how long a lock is waited for before a warning
+	warnAfter = 5 * time.Second // how long to wait for a lock before a warning
 )
 
-// once calls prepare in one of the processes that call it with the same lock, while the others wait. Whether
-// anything is left to prepare is what ready says: it is asked before and after the wait, and once it says yes nobody prepares.
-// When prepare fails, or its process dies, the next one takes over. ctx ends the wait.
+// once calls prepare in one of the processes that call it with the same lock, while the others wait. ready reports whether
+// everything is prepared: it is called before and after the wait, and once it returns true no process prepares.
+// If prepare fails, or its process dies, the next one takes over. ctx ends the wait.
 //
-// The file is made, locked with flock(2), and stays; in it is who has locked it last. The kernel unlocks it when its holder ends,
-// however that happens. On NFS, Linux makes it a lock that holds for all nodes. Where it holds within a node only (NFS
+// The file is created, locked with flock(2), and stays; it names the process that has locked it last. The kernel unlocks it when that
+// process ends, for whatever reason. On NFS, Linux makes it a lock that holds for all nodes. If it holds only within a node (NFS
 // mounted with local_lock, Lustre with localflock), one process of each node prepares at a time, which must do no harm.
 // File systems without locks give an error, and so does a file that another user owns or may write to.
 func once(ctx context.Context, l fileLock, ready func() (bool, error), prepare func() error) error {
@@ -46,20 +46,20 @@ func once(ctx context.Context, l fileLock, ready func() (bool, error), prepare f
 	return prepare()
 }
 
-// fileLock is what the processes that prepare the same take turns by: a file to lock.
+// fileLock is the lock that processes which prepare the same data share: a file to lock.
 type fileLock struct {
 	path string
 	open func(flags int) (*os.File, error)
 	log  *slog.Logger // nil: silent
 }
 
-// take returns the file, locked until it is closed. It does not wait in the kernel, where
-// ctx could not end it.
+// take returns the file, which is locked until it is closed. It does not wait in the kernel, because
+// ctx could not end that.
 func (l fileLock) take(ctx context.Context) (*os.File, error) {
 	var f *os.File
 	nobody := func() string { return "a file server's client, or another process, has a lease on it" }
 	err := l.untilUnlocked(ctx, nobody, func() (err error) {
-		// For writing, as NFS wants for an exclusive lock.
+		// Open it for writing: NFS requires that for an exclusive lock.
 		f, err = l.open(os.O_RDWR | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW)
 		return err
 	})
@@ -68,7 +68,7 @@ func (l fileLock) take(ctx context.Context) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = vfs.CheckOwner(l.path, info) // another user could hold it for ever
+		err = vfs.CheckOwner(l.path, info) // another user could hold it forever
 	}
 	if err != nil {
 		f.Close()
@@ -88,8 +88,8 @@ func (l fileLock) take(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// untilUnlocked calls try as long as another process holds the lock of the file or, as Samba and the kernel's NFS server
-// do for their clients, a lease on it, which makes a first open fail and is asked back by it (fcntl(2), F_SETLEASE).
+// untilUnlocked calls try until no other process holds the lock of the file, or a lease on it. Samba and the kernel's NFS server
+// take leases for their clients; the first open fails and asks for the lease back (fcntl(2), F_SETLEASE).
 func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try func() error) error {
 	began, named := time.Now(), ""
 	for tries := (backoff.Backoff{First: firstLockRetry, Most: lastLockRetry}); ; {
@@ -97,7 +97,7 @@ func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try f
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		// Once for each holder: who wrote again and again would not be found to hang.
+		// Warn once for each holder: a process that logged again and again would not be found to hang.
 		if waited := time.Since(began); l.log != nil && waited >= warnAfter {
 			if now := holder(); now != named {
 				l.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()),
@@ -106,18 +106,18 @@ func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try f
 			}
 		}
 		if err := tries.Wait(ctx); err != nil {
-			return fmt.Errorf("%w, and another process holds the lock of %s: %s", err, l.path, holder())
+			return fmt.Errorf("%w, while another process holds the lock of %s: %s", err, l.path, holder())
 		}
 	}
 }
 
-// maxSignature bounds what is read of a lock's file.
+// maxSignature bounds what is read of a lock file.
 const maxSignature = 128
 
 var signature = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^process [1-9][0-9]{0,9} of [0-9A-Za-z._-]{1,64}$`) })
 
-// sign writes into the file that this process has locked who that is, unless it holds what this did not write. Where it cannot, the
-// others do not learn it.
+// sign writes the name of this process into the file that it has locked, unless the file has other contents. If that fails, the
+// others do not learn who holds the lock.
 func sign(f *os.File) {
 	host, err := os.Hostname()
 	info, ierr := f.Stat()
@@ -127,12 +127,12 @@ func sign(f *os.File) {
 	_, _ = f.WriteAt(fmt.Appendf(nil, "process %d of %s", os.Getpid(), host), 0)
 }
 
-const unsigned = "it has not written who it is"
+const unsigned = "an unknown process"
 
-// holderOf is who has locked a file, by what is written in it.
+// holderOf returns which process has locked a file, according to the file's contents.
 func holderOf(f *os.File) string {
 	text := make([]byte, maxSignature)
-	n, _ := f.ReadAt(text, 0) // what cannot be read is no signature
+	n, _ := f.ReadAt(text, 0) // what cannot be read is not a signature
 	if !signature().Match(text[:n]) {
 		return unsigned
 	}

@@ -154,7 +154,7 @@ func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 		log := journal.String()
 		all, first, second := strings.Count(log, path), strings.Count(log, who), strings.Count(log, "process 7 of n2")
 		if all != want || first != min(want, 1) || second != max(want-1, 0) {
-			t.Errorf("after %v it was told %d times, want %d: %s", limit, all, want, log)
+			t.Errorf("after %v it was logged %d times, want %d: %s", limit, all, want, log)
 		}
 	}
 	holder.kill()

@@ -16,28 +16,28 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// prepared is data in the form that it is used in, in memory or in a mapped file.
+// prepared is data in the form in which it is used, in memory or in a mapped file.
 type prepared struct {
 	Classes int     // as in Spec
-	Arrays  []array // what they are is for the kind of data to know
+	Arrays  []array // their meaning depends on the kind of data
 	file    *mapping
 }
 
-// array is one of little-endian numbers, row-major.
+// array is an array of little-endian numbers, row-major.
 type array struct {
 	kind  byte // of the elements: one of kindBytes, kindFloats, kindInts
 	dims  []int
 	bytes []byte
 }
 
-// Kinds of elements, by the names that numpy has for them.
+// Kinds of elements, with NumPy's names.
 const (
 	kindBytes  = 'B' // unsigned
 	kindFloats = 'f' // 32 bits
 	kindInts   = 'i' // 32 bits, signed
 )
 
-// newArray is the array of v in dims dimensions. It shares v's memory.
+// newArray returns the array of v with the dimensions dims. It shares v's memory.
 func newArray[T number](v []T, dims ...int) array {
 	kind := byte(kindInts)
 	if _, ok := any(v).([]float32); ok {
@@ -46,10 +46,10 @@ func newArray[T number](v []T, dims ...int) array {
 	return array{kind: kind, dims: dims, bytes: bytesOf(v)}
 }
 
-// errStale marks prepared data that must be prepared anew: damaged, of another version or from another source.
+// errStale marks prepared data that must be prepared again: it is damaged, of another version or from another source.
 var errStale = errors.New("prepared data is out of date or damaged")
 
-// length is the number of bytes that elements of a kind in some dimensions take, -1 if there is no such array.
+// length returns the number of bytes of an array, or -1 if there can be no such array.
 func length(kind byte, dims []int) int {
 	n := 4
 	if kind == kindBytes {
@@ -64,8 +64,8 @@ func length(kind byte, dims []int) int {
 	return n
 }
 
-// openPrepared maps the file and checks all of it. The error is errStale where the file is not what it should be,
-// os.ErrNotExist where there is none, vfs.ErrExposed where others may have written it.
+// openPrepared maps the file and checks all of it. The error is errStale if the file is not what it should be,
+// os.ErrNotExist if it does not exist, vfs.ErrExposed if others may have written it.
 func openPrepared(at cacheFile, src source) (*prepared, error) {
 	f, info, err := at.open()
 	if err != nil {
@@ -93,14 +93,14 @@ func openPrepared(at cacheFile, src source) (*prepared, error) {
 //	8   uint32   version, 1
 //	12  uint32   length of the header
 //	16  uint32   CRC-32C of the header
-//	20  uint32   CRC-32C of all that follows the header
-//	24  header   JSON: where it is from, the arrays' kinds and dimensions
-//	             zeros up to a multiple of 64, and an array; as often as there are arrays
+//	20  uint32   CRC-32C of everything after the header
+//	24  header   JSON: the source, the arrays' kinds and dimensions
+//	             for each array: zeros up to a multiple of 64, then the array
 const (
 	preparedMagic   = "ddpdata\n"
 	preparedVersion = 1
 	preparedFixed   = 24
-	preparedAlign   = 64 // of a cache line
+	preparedAlign   = 64 // a cache line
 
 	maxPreparedHeader = 64 << 10
 	maxPreparedArrays = 8
@@ -128,7 +128,7 @@ func encodePrepared(w io.Writer, src source, p *prepared) error {
 		return err
 	}
 	if len(text) > maxPreparedHeader {
-		return fmt.Errorf("a header of %d bytes, at most %d are accepted: is a path that long?", len(text), maxPreparedHeader)
+		return fmt.Errorf("the header has %d bytes, at most %d are accepted: is the path too long?", len(text), maxPreparedHeader)
 	}
 	var pieces [][]byte
 	at := preparedFixed + len(text)
@@ -152,7 +152,7 @@ func encodePrepared(w io.Writer, src source, p *prepared) error {
 	return nil
 }
 
-// decodePrepared reads a file; the arrays are views of it. Every error is errStale.
+// decodePrepared parses a file; the arrays are views of it. Every error is errStale.
 func decodePrepared(b []byte) (*prepared, source, error) {
 	stale := func(what string) (*prepared, source, error) {
 		return nil, source{}, fmt.Errorf("%w: %s", errStale, what)
@@ -170,7 +170,7 @@ func decodePrepared(b []byte) (*prepared, source, error) {
 	}
 	text, rest := b[preparedFixed:preparedFixed+int(size)], b[preparedFixed+int(size):]
 	if crc32c.Checksum(text) != word(16) || crc32c.Checksum(rest) != word(20) {
-		return stale("a sum is wrong")
+		return stale("a checksum is wrong")
 	}
 	var h preparedHeader
 	if err := json.Unmarshal(text, &h); err != nil {
@@ -183,7 +183,7 @@ func decodePrepared(b []byte) (*prepared, source, error) {
 	}
 	for _, a := range h.Arrays {
 		if a.Kind != string(kindBytes) && a.Kind != string(kindFloats) && a.Kind != string(kindInts) {
-			return stale("an array is of no known kind")
+			return stale("an array is of an unknown kind")
 		}
 		at += -at & (preparedAlign - 1)
 		n := length(a.Kind[0], a.Dims)
@@ -199,11 +199,11 @@ func decodePrepared(b []byte) (*prepared, source, error) {
 	return p, h.Source, nil
 }
 
-// mapping is a file in memory, read-only. Its pages are those of the kernel's cache, so that all
+// mapping is a file mapped into memory, read-only. Its pages are those of the kernel's cache, so that all
 // ranks of a node hold them once. It is unmapped some time after the last pointer to the mapping is
-// gone: who reads bytes keeps the mapping alive to the end of that (runtime.KeepAlive).
+// gone: code that reads bytes must keep the mapping alive until it has finished (runtime.KeepAlive).
 //
-// Somebody who shortens the file meanwhile kills the process with SIGBUS (mmap(2)).
+// Shortening the file meanwhile kills the process with SIGBUS (mmap(2)).
 type mapping struct{ bytes []byte }
 
 func openMapping(path string) (*mapping, error) {
@@ -219,26 +219,26 @@ const _ int = 1 << 40 // an int has 64 bits: sizes of files are ints
 
 func mapFile(f *os.File, info os.FileInfo) (*mapping, error) {
 	size := int(info.Size())
-	if size == 0 { // mmap refuses
+	if size == 0 { // mmap refuses an empty file
 		return &mapping{}, nil
 	}
-	// Private: file systems in user space may refuse shared mappings. Pages that nobody writes are shared all the same.
+	// Private: file systems in user space may refuse shared mappings. Pages that are not written are shared all the same.
 	bytes, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s into memory: %w", f.Name(), err)
 	}
 	m := &mapping{bytes}
 	runtime.AddCleanup(m, func(bytes []byte) {
-		// It was mapped as a whole and once, so that there is no error that could happen.
+		// It was mapped as a whole and once, so this cannot fail.
 		_ = unix.Munmap(bytes)
 	}, bytes)
 	return m, nil
 }
 
-// openRegular opens a file that must be a plain one, for reading.
+// openRegular opens a file for reading. It must be a regular file.
 func openRegular(path string) (*os.File, os.FileInfo, error) { return plain(vfs.OpenRegular(path)) }
 
-// plain words the error of an open of what is no plain file.
+// plain replaces the error of opening what is not a regular file by a plainer one.
 func plain(f *os.File, info os.FileInfo, err error) (*os.File, os.FileInfo, error) {
 	var p *os.PathError
 	if errors.Is(err, vfs.ErrNotRegular) && errors.As(err, &p) {

@@ -47,7 +47,7 @@ func TestPreparedFileReadsBack(t *testing.T) {
 	}
 }
 
-// There is no byte whose change, and no length whose cut, goes unseen.
+// A change of any byte, and a cut to any length, is detected.
 func TestPreparedSeesAllDamage(t *testing.T) {
 	file := encoded(t, sample())
 	for i := range file {

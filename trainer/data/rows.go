@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// errRowsUnknown: only who reads the whole data knows how many rows it has.
+// errRowsUnknown: the number of rows is known only after reading all of the data.
 var errRowsUnknown = errors.New("the headers of the data do not say how many rows it has")
 
-// CountRows tells how many rows the files of a kind of data ("mnist", "cifar10", "npy") say that they have, of which it reads no more than
-// headers: nothing else of the data is checked. Of mnist and npy the first file is asked.
+// CountRows returns how many rows the files of a kind of data ("mnist", "cifar10", "npy") have according to their headers, without checking
+// anything else of the data. For mnist and npy it looks at the first file.
 func CountRows(kind string, paths ...string) (rows int, err error) {
 	defer reading(&err, kind)
 	if len(paths) == 0 {
@@ -41,7 +41,7 @@ func CountRows(kind string, paths ...string) (rows int, err error) {
 	return 0, errRowsUnknown
 }
 
-// countIDX is the first size in the header of an IDX file, be it packed or not.
+// countIDX returns the first size in the header of an IDX file, plain or gzip.
 func countIDX(path string) (int, error) {
 	f, _, err := openRegular(path)
 	if err != nil {

@@ -7,39 +7,39 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// Remainder says what becomes of the rows that do not divide evenly over the ranks.
+// Remainder says what happens to rows that do not divide evenly over the ranks.
 type Remainder string
 
 const (
-	// Pad repeats the first rows of the epoch's order, so that all ranks get equally many. It is PyTorch's default,
-	// and what "" means.
+	// Pad repeats the first rows of the epoch's order, so that all ranks get the same number. It is PyTorch's default,
+	// and the meaning of "".
 	Pad Remainder = "pad"
-	// Drop leaves the last rows out (PyTorch's drop_last).
+	// Drop leaves out the last rows (PyTorch's drop_last).
 	Drop Remainder = "drop"
-	// Uneven deals every row out once; the last ranks may get one fewer.
+	// Uneven gives out every row once; the last ranks may get one fewer.
 	Uneven Remainder = "uneven"
 )
 
-// SamplerConfig says what is split, over whom, and how.
+// SamplerConfig configures a DistributedSampler.
 type SamplerConfig struct {
 	Rows        int // at least 1, below 2^32
-	World, Rank int // number of ranks, and which of them this is
+	World, Rank int // the number of ranks, and this rank
 	Seed        uint64
-	Shuffle     bool // by a permutation of seed + epoch; otherwise rows stay in order
+	Shuffle     bool // permute the rows by seed + epoch; otherwise they stay in order
 	Remainder   Remainder
 }
 
-// DistributedSampler deals the rows of a data set out to ranks: rank r gets every World-th
-// row from the r-th on, of an order that all ranks share. With Pad and Drop it is
+// DistributedSampler distributes the rows of a data set over ranks: rank r gets every World-th
+// row, beginning with the r-th, of an order that all ranks share. With Pad and Drop it is
 // torch.utils.data.DistributedSampler index for index.
 //
-// The order is a function of seed and epoch alone, not of the ranks: no random state lives on between epochs, and none
-// needs to be saved. When every rank has taken n rows, all together have taken the first n x World of the
-// order: so an epoch that was begun by some number of ranks can be ended by another.
+// The order depends only on seed and epoch, and not on the ranks: there is no random state between epochs that would have
+// to be saved. When every rank has taken n rows, all together have taken the first n x World of the
+// order, so an epoch that was begun by some number of ranks can be completed by another.
 type DistributedSampler struct {
 	cfg     SamplerConfig
 	random  *prng.MT19937
-	order   []uint32 // all rows, permuted; nil without Shuffle
+	order   []uint32 // all rows, permuted; nil unless Shuffle
 	indices []int    // this rank's
 	total   int
 }
@@ -71,10 +71,10 @@ func NewDistributedSampler(cfg SamplerConfig) (*DistributedSampler, error) {
 	return s, nil
 }
 
-// SetEpoch computes the order of an epoch, in any sequence of epochs, without the first rows of it, which
-// ranks have had before: 0, or to go on in the middle of an epoch the rows that all ranks together had, whatever
-// their number was. Every rank calls it before every epoch; the slice that Indices returned
-// before holds the new order.
+// SetEpoch computes the order of an epoch, without its first rows, which
+// ranks have had before: 0, or, to continue in the middle of an epoch, the number of rows that all ranks together have had, whatever
+// their number was. Every rank must call it before every epoch, in any sequence of epochs; the slice that Indices has returned
+// before holds the new order afterward.
 func (s *DistributedSampler) SetEpoch(epoch, first int) {
 	if first < 0 {
 		panic("data: negative first row of an epoch")
@@ -86,7 +86,7 @@ func (s *DistributedSampler) SetEpoch(epoch, first int) {
 		s.random.Seed(s.cfg.Seed + uint64(epoch))
 		shuffle(s.order, s.random)
 	}
-	left := max(0, s.cfg.Rows-first) // none, too, after the padding of an epoch that is over
+	left := max(0, s.cfg.Rows-first) // also 0 after the padding of a complete epoch
 	world := s.cfg.World
 	switch s.cfg.Remainder {
 	case Pad:
@@ -102,7 +102,7 @@ func (s *DistributedSampler) SetEpoch(epoch, first int) {
 	}
 }
 
-// row is the one at a position of the order. Beyond the last the order starts again: that is the padding.
+// row returns the row at a position of the order. After the last position the order starts again: that is the padding.
 func (s *DistributedSampler) row(position int) int {
 	position %= s.cfg.Rows
 	if s.cfg.Shuffle {
@@ -111,7 +111,7 @@ func (s *DistributedSampler) row(position int) int {
 	return position
 }
 
-// shuffle makes order, the numbers from 0 on, torch.randperm's permutation: Fisher-Yates from
+// shuffle permutes order, the numbers from 0, like torch.randperm: Fisher-Yates from
 // the front, with the remainder of a 32-bit number and its slight bias.
 func shuffle(order []uint32, random *prng.MT19937) {
 	for i := range len(order) - 1 {
@@ -120,12 +120,12 @@ func shuffle(order []uint32, random *prng.MT19937) {
 	}
 }
 
-// Len is how many rows this rank gets in what SetEpoch set.
+// Len returns how many rows this rank has since SetEpoch.
 func (s *DistributedSampler) Len() int { return len(s.indices) }
 
-// Total is how many rows all ranks together get in what SetEpoch set, repeated ones among them.
+// Total returns how many rows all ranks together have since SetEpoch, including repeated ones.
 func (s *DistributedSampler) Total() int { return s.total }
 
-// Indices returns this rank's rows in the order of the epoch. The slice is the
-// sampler's own, and changes with SetEpoch.
+// Indices returns this rank's rows in the order of the epoch. The sampler owns the slice, and
+// SetEpoch changes it.
 func (s *DistributedSampler) Indices() []int { return s.indices }

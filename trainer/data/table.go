@@ -17,13 +17,13 @@ type table struct {
 	x      inputs
 	y      []float32  // rows x Outputs
 	labels []int32    // rows x Labels
-	files  []*mapping // that the arrays lie in
+	files  []*mapping // the mappings that hold the arrays
 }
 
 // inputs are the rows x of a table.
 type inputs interface {
 	read(i int, x []float32)
-	// hash adds the rows from first up to, not including, end.
+	// hash adds the rows from first to before end.
 	hash(h *stoppableHash, first, end int)
 }
 
@@ -52,7 +52,7 @@ func (t *table) hash(h *stoppableHash, first, end int) {
 
 const badRow = "data: row out of range"
 
-// floats are inputs as they are read.
+// floats are inputs that need no conversion.
 type floats struct {
 	values  []float32
 	columns int
@@ -64,13 +64,13 @@ func (f floats) hash(h *stoppableHash, first, end int) {
 	h.Write(bytesOf(f.values[first*f.columns : end*f.columns]))
 }
 
-// pixels are inputs of one byte each, which are looked up when they are read: a quarter of the memory.
+// pixels are inputs of one byte each, which are converted by a table when they are read. They take a quarter of the memory.
 type pixels struct {
 	bytes   []byte
 	offset  int            // of the first pixel in a row's bytes
 	stride  int            // bytes of a row
 	columns int            // pixels of a row
-	values  [][256]float32 // what a byte stands for, in each channel
+	values  [][256]float32 // the value of each byte, for each channel
 }
 
 func (p pixels) read(i int, x []float32) {
@@ -92,7 +92,7 @@ func (p pixels) hash(h *stoppableHash, first, end int) {
 	h.Write(p.bytes[first*p.stride : end*p.stride])
 }
 
-// normalized are the values of bytes as torchvision's ToTensor and Normalize compute them, in float32:
+// normalized returns the values of all bytes as torchvision's ToTensor and Normalize compute them, in float32:
 // (byte/255 - mean) / deviation.
 func normalized(mean, deviation float32) (values [256]float32) {
 	for i := range values {
@@ -101,11 +101,11 @@ func normalized(mean, deviation float32) (values [256]float32) {
 	return values
 }
 
-// number is what arrays in files are made of.
+// number is an element type of arrays in files.
 type number interface{ float32 | int32 }
 
-// numbersOf returns the little-endian numbers in b: b's own memory where its alignment allows it, else a copy. What does not fill a number
-// at the end is left out.
+// numbersOf returns the little-endian numbers in b: b's own memory if its alignment allows that, else a copy. It leaves out an incomplete
+// number at the end.
 func numbersOf[T number](b []byte) []T {
 	n := len(b) / 4
 	if n == 0 {
@@ -115,25 +115,26 @@ func numbersOf[T number](b []byte) []T {
 		return unsafe.Slice((*T)(p), n)
 	}
 	v := make([]T, n)
-	// It fails only for types without a fixed size.
+	// An error is possible only for types without a fixed size.
 	_, _ = binary.Decode(b[:4*n], binary.LittleEndian, v)
 	return v
 }
 
-// bytesOf is the memory of v, which is little-endian wherever ranks can meet (see mpi.Init).
+// bytesOf returns the memory of v. It is little-endian on all machines on which ranks can form a group (see mpi.Init).
 func bytesOf[T number](v []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
-// hasher is a data set that can add the memory of its rows from first up to, not including, end to a hash.
+// hasher is a data set that can add the memory of its rows from first to before end to a hash.
 type hasher interface {
 	hash(h *stoppableHash, first, end int)
 }
 
-// Digest is a hash of all rows of d in their order. It tells copies of a data set that differ from
-// those that do not, wherever they lie. Data sets of this package are hashed as they lie in memory, at
-// the speed of SHA-256: bytes with what they stand for, a text as its bytes. Others are read row by row, and their
-// digests are equal to each other's only. A file may be sparse, and take hours: Digest ends early, with ctx's cause, once ctx is done.
+// Digest returns a hash of all rows of d in order. Equal digests mean equal data, wherever the copies are stored.
+// Data sets of this package are hashed in the form that they have in memory, at
+// the speed of SHA-256: bytes together with their values, a text as its bytes. Other data sets are read row by row; their
+// digests are comparable only with each other. Hashing a large sparse file may take hours: Digest returns early, with ctx's cause, once ctx
+// is done.
 func Digest(ctx context.Context, d Dataset) ([sha256.Size]byte, error) {
 	spec := d.Spec()
 	h := &stoppableHash{sha256.New(), ctx}
@@ -152,13 +153,13 @@ func Digest(ctx context.Context, d Dataset) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// stoppableHash is a hash that takes nothing any more once its context is done.
+// stoppableHash is a hash that ignores further data once its context is done.
 type stoppableHash struct {
 	hash.Hash
 	ctx context.Context
 }
 
-// Write never fails, as no hash's does.
+// Write never fails, like that of any hash.
 func (s *stoppableHash) Write(b []byte) (int, error) {
 	const piece = 16 << 20 // bytes: some 10 ms
 	for left := b; len(left) > 0 && s.ctx.Err() == nil; {

@@ -21,26 +21,26 @@ const (
 	maxContext = 1 << 20
 )
 
-// textRows is windows of bytes. Row i is the context bytes from i x context on, and its labels are the bytes that follow
+// textRows are windows of bytes. Row i is the context bytes from i x context on, and its labels are the bytes that follow
 // each of them.
 type textRows struct {
 	bytes   []byte
 	context int
-	file    *mapping // that bytes lie in, if any
+	file    *mapping // the mapping that holds bytes, if any
 }
 
-// OpenText opens a text to learn the next byte of: the file at path, or all files of the tree at path. Row i is the
-// bytes [i x context, i x context + context) as symbols of 256, and its labels are the bytes one further on; what does not
-// fill a row at the end is left out.
+// OpenText opens a text for predicting the next byte: the file at path, or all files of the tree at path. Row i is the
+// bytes [i x context, i x context + context) as symbols of 256, and its labels are the bytes one position further on. Bytes that do not
+// fill a row at the end are left out.
 //
-// A file is mapped. The files of a tree are put together, once a node where there is a cache: those of each folder sorted by
-// name, folders among them, with a zero byte between two files, which is in no text. What begins with a dot is
-// left out, and so is the cache's own folder. Links to files are followed, links to folders are not, and a link to
-// nothing is an error: text would be missing.
+// A file is mapped. The files of a tree are joined, once a node if there is a cache: those of each folder sorted by
+// name, including folders, with a zero byte between two files, which no text contains. Names that begin with a dot are
+// left out, and so is the cache's own folder. Links to files are followed, links to folders are not, and a broken
+// link is an error, because text would be missing.
 func OpenText(ctx context.Context, cache *Cache, path string, context int) (_ Dataset, err error) {
 	defer reading(&err, "text")
 	if context < 1 || context > maxContext {
-		return nil, fmt.Errorf("a context of %d bytes, want 1 to %d", context, maxContext)
+		return nil, fmt.Errorf("the context is %d bytes, want 1 to %d", context, maxContext)
 	}
 	t, err := openBytes(ctx, cache, path)
 	if err != nil {
@@ -48,7 +48,7 @@ func OpenText(ctx context.Context, cache *Cache, path string, context int) (_ Da
 	}
 	t.context = context
 	if t.Len() < 1 {
-		return nil, fmt.Errorf("%s holds %d bytes, a row of context %d takes %d", path, len(t.bytes), context, context+1)
+		return nil, fmt.Errorf("%s holds %d bytes, but a row of context %d takes %d", path, len(t.bytes), context, context+1)
 	}
 	return t, nil
 }
@@ -94,23 +94,23 @@ func (t *textRows) hash(h *stoppableHash, first, end int) {
 }
 
 const (
-	// maxTree bounds a tree of text, which is put together in memory: 16 GiB.
+	// maxTree bounds a tree of text, which is joined in memory: 16 GiB.
 	maxTree = 16 << 30
 
 	// maxTreeFiles bounds the list of its files.
 	maxTreeFiles = 1 << 22
 
-	// treeHole is how many zero bytes, from a multiple of that on, are no text: so many are a file that is not complete, or
-	// one that has a size and takes no room on disk.
+	// treeHole is the length of a block of zero bytes, from a multiple of the length on, that is not text: the file is not complete, or
+	// has a size but takes no room on disk.
 	treeHole = 64 << 10
 )
 
-// textTree is the files of a text, in order.
+// textTree holds the files of a text, in order.
 type textTree struct {
 	root  string
 	paths []string
 	sizes []int64
-	bytes int64 // of the files with what is between them
+	bytes int64 // of the files, including the bytes between them
 	from  source
 }
 
@@ -143,10 +143,10 @@ func openTree(ctx context.Context, cache *Cache, root string) (*textRows, error)
 	return &textRows{bytes: p.Arrays[0].bytes, file: p.file}, nil
 }
 
-// listTree looks at all files below root, without those in the folder skip, if it is not nil. WalkDir goes through each
+// listTree lists all files below root, except for those in the folder skip, if that is not nil. WalkDir visits each
 // folder in the order of names.
 func listTree(root string, skip os.FileInfo) (*textTree, error) {
-	// A link as the root would not be followed.
+	// WalkDir would not follow a link as the root.
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, err
@@ -166,9 +166,9 @@ func listTree(root string, skip os.FileInfo) (*textTree, error) {
 			}
 			return nil
 		}
-		info, err := os.Stat(path) // of what a link leads to
+		info, err := os.Stat(path) // of the target of a link
 		if errors.Is(err, fs.ErrNotExist) && d.Type()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s is a link to nothing: remove it, or mend what it leads to", path)
+			return fmt.Errorf("%s is a broken link: remove it, or restore what it leads to", path)
 		}
 		if err != nil {
 			return err
@@ -190,18 +190,18 @@ func listTree(root string, skip os.FileInfo) (*textTree, error) {
 	return t, nil
 }
 
-// enter tells WalkDir what to do with the folder at path, which may be that of the cache.
+// enter returns what WalkDir should do with the folder at path; cache says that it is the cache's own.
 func (t *textTree) enter(path string, cache bool) error {
 	if !cache {
 		return nil
 	}
 	if path == t.root {
-		return fmt.Errorf("%s is the folder for prepared data, too: choose another for one of them", path)
+		return fmt.Errorf("%s is also the folder for prepared data: choose another for one of them", path)
 	}
 	return fs.SkipDir
 }
 
-// add takes the file at path in.
+// add adds the file at path.
 func (t *textTree) add(path string, info fs.FileInfo) error {
 	if len(t.paths) > 0 {
 		t.bytes++ // the zero byte before it
@@ -220,7 +220,7 @@ func (t *textTree) add(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// join reads all files into one piece, with a zero byte between two.
+// join reads all files into one slice, with a zero byte between two.
 func (t *textTree) join(ctx context.Context) ([]byte, error) {
 	joined := make([]byte, t.bytes)
 	rest := joined
@@ -236,7 +236,8 @@ func (t *textTree) join(ctx context.Context) ([]byte, error) {
 	return joined, nil
 }
 
-// readExactly fills b with the file at path, which must have that size. It reads in parts, so that a hole costs no more memory than one.
+// readExactly fills b with the file at path, which must have that size. It reads in parts, so that it stops at a hole before it has used
+// much memory.
 func readExactly(ctx context.Context, path string, b []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -259,7 +260,7 @@ func readExactly(ctx context.Context, path string, b []byte) error {
 		}
 		for hole := 0; hole+treeHole <= len(part); hole += treeHole {
 			if part[hole] == 0 && len(bytes.TrimLeft(part[hole:hole+treeHole], "\x00")) == 0 {
-				return fmt.Errorf("%s holds %d zero bytes from byte %d on: it is no text, or not complete; copy it again, or take it out",
+				return fmt.Errorf("%s holds %d zero bytes from byte %d on: it is not text, or not complete; copy it again, or remove it",
 					path, treeHole, at+hole)
 			}
 		}

@@ -92,7 +92,7 @@ func TestOpenTextReadsATreeInOrder(t *testing.T) {
 		"b/2": "two", "b/1": "one", "b.txt": "three", "a": "zero", "empty": "",
 		".git/config": "hidden", "b/.hidden": "hidden", "link@": "a", "folder@": "b",
 	})
-	// "b/" comes before "b.txt", as folders are gone through by the names in them; the link to a folder is no second copy
+	// "b/" comes before "b.txt", as folders are gone through by the names in them; the link to a folder does not add a second copy
 	const want = "zero\x00one\x00two\x00three\x00\x00zero"
 	link := filepath.Join(t.TempDir(), "root")
 	if err := os.Symlink(root, link); err != nil {
@@ -111,7 +111,7 @@ func TestOpenTextReadsATreeInOrder(t *testing.T) {
 	}
 }
 
-// A cache below the tree that it is for is no text, whatever it holds and whichever way leads to it.
+// A cache below the tree that it is for is not part of the text, whatever it holds and whichever path leads to it.
 func TestOpenTextLeavesOutTheCache(t *testing.T) {
 	root := makeTree(t, map[string]string{"a": "one", "z": "two", "link@": "deep/cache", "deep/cache/left": "over"})
 	table := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
@@ -146,13 +146,13 @@ func TestOpenTextRefusesBadPaths(t *testing.T) {
 		context int
 		want    string
 	}{
-		"shorter than a row": {short, 3, "short holds 3 bytes, a row of context 3 takes 4"},
+		"shorter than a row": {short, 3, "short holds 3 bytes, but a row of context 3 takes 4"},
 		"empty":              {writeFile(t, "none", nil), 1, "none holds 0 bytes"},
 		"no context":         {short, 0, "context of 0"},
 		"a huge context":     {short, maxContext + 1, "context of 1048577"},
 		"not there":          {"/nowhere/text", 1, "/nowhere/text"},
 		"an empty tree":      {makeTree(t, map[string]string{".x": "abc"}), 1, "holds 0 bytes"},
-		"a broken link":      {makeTree(t, map[string]string{"x@": "nowhere"}), 1, "x is a link to nothing"},
+		"a broken link":      {makeTree(t, map[string]string{"x@": "nowhere"}), 1, "x is a broken link"},
 		"a link to itself":   {makeTree(t, map[string]string{"x@": "x"}), 1, "x: too many levels of symbolic links"},
 		"a device":           {"/dev/null", 1, "/dev/null is not a regular file"},
 	} {
