@@ -11,29 +11,29 @@ import (
 
 // Library computes matrix products: the part of gonum's blas.Float32Level3 that training needs. It is safe for concurrent use.
 type Library interface {
-	// Sgemm is c = alpha op(a) op(b) + beta c, row-major: op(a) is m x k, op(b) k x n, c m x n, and lda, ldb, ldc are
-	// the elements from one row to the next. Where beta is 0, what c holds does not count. c must not share memory with a or b.
+	// Sgemm computes c = alpha op(a) op(b) + beta c, row-major: op(a) is m x k, op(b) k x n, c m x n, and lda, ldb, ldc are
+	// the distances between rows in elements. If beta is 0, the contents of c are ignored. c must not share memory with a or b.
 	// 0 times NaN or an infinity is NaN.
-	// It panics where a slice is too short, as gonum does, and where a dimension is above 2^31-1. It allocates nothing
-	// once as many callers as now have been in it at a time.
+	// It panics if a slice is too short, as gonum does, or if a dimension is above 2^31-1. It does not allocate
+	// unless there are more concurrent callers than ever before.
 	Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
 }
 
-// Blocks of a product, multiples of a tile's sides: with these numbers panels and sums take 360 KiB, which the caches next to a core hold.
+// Blocks of a product, multiples of a tile's sides: with these sizes panels and sums take 360 KiB, which fits in the caches of a core.
 const (
 	blockRows  = 16 * tile.Rows
 	blockCols  = 8 * tile.Cols
 	blockDepth = 128
 )
 
-// Go is the products of this program itself, on the caller's core. The zero value is ready.
+// Go computes the products in this program itself, on the caller's core. The zero value is ready to use.
 //
-// An element of c is float32(alpha s + beta c): s adds up exact products in float64 from the first to the last, alpha s and the sum are
-// rounded to float64. So it has the same bits on every machine, wherever operands lie in memory, and whatever
-// else is computed beside it, apart from which NaN it is.
+// An element of c is float32(alpha s + beta c): s adds up exact products in float64 from the first to the last, and alpha s and the sum are
+// rounded to float64. So it has the same bits on every machine, wherever operands are in memory, and whatever
+// else is computed at the same time, except for which NaN it is.
 type Go struct{ workspaces pool[workspace] }
 
-// workspace is the packed panels of one call, and its sums in tiles.
+// workspace holds the packed panels of one call, and its sums in tiles.
 type workspace struct {
 	a    [blockRows * blockDepth]float64
 	b    [blockCols * blockDepth]float64
@@ -42,7 +42,7 @@ type workspace struct {
 	rounded [tile.Rows * tile.Cols]float32 // one tile
 }
 
-// Sgemm is the Library's.
+// Sgemm implements Library.
 func (g *Go) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
 	c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
@@ -75,11 +75,11 @@ func from(data []float32, ld int, t blas.Transpose, i, j int) []float32 {
 	return data[i*ld+j:]
 }
 
-// tiles is how many pieces of a width cover length.
+// tiles returns how many pieces of a width cover length.
 func tiles(length, width int) int { return (length + width - 1) / width }
 
-// pack deals vectors of depth values to panels of width vectors each: the first values of all of a panel's, then the second, and so on.
-// Vectors are rows of x, or with across columns. What the last panel lacks becomes 0, whose products nobody reads.
+// pack rearranges vectors of depth values into panels of width vectors each: the first values of all vectors of a panel, then the second
+// values, and so on. Vectors are rows of x, or columns if across. Missing vectors of the last panel become 0; their products are not used.
 func pack(dst []float64, width int, x []float32, ld int, across bool, vectors, depth int) {
 	for first := 0; first < vectors; first += width {
 		panel := dst[:width*depth]
@@ -107,7 +107,7 @@ func pack(dst []float64, width int, x []float32, ld int, across bool, vectors, d
 	}
 }
 
-// add multiplies the panels, and adds to the sums.
+// add multiplies the panels and adds the products to the sums.
 func (w *workspace) add(rows, cols, depth int) {
 	sums := w.sums[:]
 	for i := range tiles(rows, tile.Rows) {
@@ -119,7 +119,7 @@ func (w *workspace) add(rows, cols, depth int) {
 	}
 }
 
-// store makes rows x cols elements of c from the sums.
+// store computes rows x cols elements of c from the sums.
 func (w *workspace) store(c []float32, ldc, rows, cols int, alpha, beta float32) {
 	sums := w.sums[:]
 	for i := 0; i < rows; i += tile.Rows {
@@ -139,22 +139,22 @@ func (w *workspace) store(c []float32, ldc, rows, cols int, alpha, beta float32)
 	}
 }
 
-// scaleSums is s = alpha s + beta c.
+// scaleSums computes s = alpha s + beta c.
 func scaleSums(s []float64, c []float32, alpha, beta float32) {
-	if beta == 0 { // c does not count, even if it is NaN
+	if beta == 0 { // ignore c, even if it is NaN
 		for i := range s {
 			s[i] *= float64(alpha)
 		}
 		return
 	}
 	for i, v := range c[:len(s)] {
-		scaled := float64(float64(alpha) * s[i]) // rounded: never fused with what follows
+		scaled := float64(float64(alpha) * s[i]) // the conversion rounds, so that it is not fused with the next operation
 		s[i] = scaled + float64(beta)*float64(v)
 	}
 }
 
-// check panics unless a product is one that can be computed. It is the same for every Library, and what a foreign one is given
-// has passed it: C does not look at lengths.
+// check panics unless a product can be computed. It is the same for every Library. The arguments of a foreign library
+// must pass it because C does not check lengths.
 func check(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) {
 	if !valid(tA) || !valid(tB) {
 		panic("blas: unknown transpose")
@@ -164,7 +164,7 @@ func check(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) 
 	}
 	if m > math.MaxInt32 || n > math.MaxInt32 || k > math.MaxInt32 ||
 		lda > math.MaxInt32 || ldb > math.MaxInt32 || ldc > math.MaxInt32 {
-		panic("blas: dimension above 2^31-1") // the Fortran interface counts in 32 bits
+		panic("blas: dimension above 2^31-1") // the Fortran interface may count in 32 bits
 	}
 	rowsA, colsA := stored(tA, m, k)
 	rowsB, colsB := stored(tB, k, n)
@@ -181,7 +181,7 @@ func check(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) 
 
 func valid(t blas.Transpose) bool { return t == blas.NoTrans || t == blas.Trans || t == blas.ConjTrans }
 
-// stored returns rows and columns, as they lie in memory, of a matrix x with op(x) rows x cols.
+// stored returns the rows and columns in memory of a matrix x with op(x) rows x cols.
 func stored(t blas.Transpose, rows, cols int) (int, int) {
 	if t != blas.NoTrans {
 		return cols, rows
@@ -189,7 +189,8 @@ func stored(t blas.Transpose, rows, cols int) (int, int) {
 	return rows, cols
 }
 
-// holds tells whether rows x cols elements with rows ld apart fit into length ones. Dimensions below 2^31 make a product below 2^62.
+// holds reports whether rows x cols elements with rows ld apart fit into length elements. Dimensions are below 2^31, so products are below
+// 2^62.
 func holds(length, rows, cols, ld int) bool {
 	if ld < cols {
 		return false
@@ -197,7 +198,7 @@ func holds(length, rows, cols, ld int) bool {
 	return rows == 0 || cols == 0 || int64(length) >= int64(rows-1)*int64(ld)+int64(cols)
 }
 
-// scale is c = beta c for a matrix of m rows and n columns: what is left of a product whose inner dimension is 0.
+// scale computes c = beta c for a matrix of m rows and n columns: the result of a product whose inner dimension is 0.
 func scale(c []float32, ldc, m, n int, beta float32) {
 	for i := range m {
 		row := c[i*ldc:][:n]
@@ -211,14 +212,14 @@ func scale(c []float32, ldc, m, n int, beta float32) {
 	}
 }
 
-// pool keeps values that calls use by turns: as many as there were callers at a time. The zero value has none yet. Unlike sync.Pool it
-// loses nothing to the garbage collector, so that a Library allocates nothing in steady state.
+// pool keeps values for calls to reuse: as many as there were concurrent callers. The zero value has none yet. Unlike sync.Pool it
+// loses nothing to the garbage collector, so that a Library does not allocate in steady state.
 type pool[T any] struct {
 	mu   sync.Mutex
 	free []*T
 }
 
-// take returns a value that nobody else uses until it is put back.
+// take returns a value that nothing else uses until it is put back.
 func (s *pool[T]) take() *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()

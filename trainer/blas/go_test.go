@@ -155,7 +155,7 @@ func TestLibrariesGiveLargeProductsRight(t *testing.T) {
 	}
 }
 
-// tooLarge is no constant, which would not compile where int has 32 bits.
+// tooLarge is a variable: a constant would not compile if int had 32 bits.
 var tooLarge int64 = 1 << 31
 
 func TestSgemmPanicsOnBadArguments(t *testing.T) {

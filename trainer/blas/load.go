@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// load opens a library by path or by name and makes it ready.
+// load opens a library by path or by name and prepares it.
 func load(name string, threads int, w kindFilter) (lib Library, info Info, err error) {
 	err = clib.WithoutSignals(func() error {
 		lib, info, err = loadNow(name, threads, w)
@@ -36,7 +36,7 @@ func loadNow(name string, threads int, w kindFilter) (Library, Info, error) {
 	sgemm, suffix := handle.product("sgemm_")
 	kind := handle.kind(suffix)
 	if why := refused(sgemm, kind, w); why != "" {
-		handle.Close() // nothing in it has been called
+		handle.Close() // no function of it has been called
 		return nil, Info{}, fmt.Errorf("%s %s", name, why)
 	}
 	lib := &foreign{sgemm: sgemm, sbgemm: handle.Symbol("sbgemm_" + suffix)}
@@ -56,19 +56,19 @@ func loadNow(name string, threads int, w kindFilter) (Library, Info, error) {
 	return lib, info, nil
 }
 
-// refused says why a library is not to be used, nothing where it is.
+// refused returns why a library is not to be used, or "" if it is.
 func refused(sgemm clib.Function, k *kind, w kindFilter) string {
 	switch {
 	case sgemm == 0:
-		return "has no sgemm_: it is no BLAS library"
+		return "has no sgemm_: it is not a BLAS library"
 	case k == nil && w == knownKind:
-		return "is none of OpenBLAS, BLIS and MKL"
+		return "is not OpenBLAS, BLIS or MKL"
 	}
 	return ""
 }
 
-// setEnvironment tells libraries their number of threads before they are loaded. OpenBLAS starts a thread for each core
-// otherwise, and OpenMP applies what is set by a call to the calling thread only, which for a goroutine is any.
+// setEnvironment sets the number of threads in the environment before a library is loaded. Otherwise OpenBLAS starts a thread for each
+// core, and OpenMP applies what is set by a call only to the calling thread, which for a goroutine is any thread.
 func setEnvironment(threads int) error {
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"} {
 		if err := clib.Setenv(name, strconv.Itoa(threads), true); err != nil {
@@ -81,8 +81,8 @@ func setEnvironment(threads int) error {
 // handle is a loaded library.
 type handle struct{ clib.Library }
 
-// product returns the address of a product and the suffix that all names of this build have: none, or 64_ in
-// some builds with integers of 64 bits. Whether integers have 32 or 64 bits does not matter here (arguments).
+// product returns the address of a product and the suffix of all names in this build: none, or 64_ in
+// some builds with integers of 64 bits. The size of integers does not matter here (see arguments).
 func (h handle) product(name string) (addr clib.Function, suffix string) {
 	for _, suffix := range []string{"", "64_"} {
 		if addr := h.Symbol(name + suffix); addr != 0 {
@@ -92,13 +92,13 @@ func (h handle) product(name string) (addr clib.Function, suffix string) {
 	return 0, ""
 }
 
-// kind is a family of libraries, by the names of functions that only it has.
+// kind is a family of libraries, with the names of functions that only it has.
 type kind struct {
 	name     string
-	config   string // char *config(void), or void config(char *, int) where filled is set
+	config   string // char *config(void), or void config(char *, int) if filled is set
 	filled   bool
 	set, get string // threads: void set(int), int get(void)
-	parallel string // int parallel(void): 0 where it was built for one thread
+	parallel string // int parallel(void): 0 if it was built for one thread
 }
 
 var kinds = []kind{
@@ -109,7 +109,7 @@ var kinds = []kind{
 	{name: "MKL", config: "MKL_Get_Version_String", filled: true, set: "MKL_Set_Num_Threads", get: "MKL_Get_Max_Threads"},
 }
 
-// kind returns what the library is, nil where it is none of kinds.
+// kind returns the family of the library, or nil if it is none of kinds.
 func (h handle) kind(suffix string) *kind {
 	for i := range kinds {
 		if h.Symbol(kinds[i].config+suffix) != 0 {
@@ -131,7 +131,7 @@ func (k *kind) version(h handle, suffix string) string {
 	return clib.String(call.Do(config))
 }
 
-// threads sets the number of threads, and returns what the library then says, 0 where it says nothing.
+// threads sets the number of threads, and returns what the library then reports, or 0 if it reports nothing.
 func (k *kind) threads(h handle, suffix string, n int) int {
 	set, get := h.Symbol(k.set+suffix), h.Symbol(k.get+suffix)
 	if set == 0 || get == 0 {
@@ -153,22 +153,22 @@ func (k *kind) serial(h handle, suffix string) bool {
 // number calls int f(void).
 func number(f clib.Function) int32 { return int32(new(clib.Call).Do(f)) }
 
-// foreign is a library behind the Fortran interface, where matrices lie column by column. Ours, row by row, are their transposes there, and
-// c' = op(b)' op(a)' is the product to ask for.
+// foreign is a library with the Fortran interface, in which matrices are stored by columns. Ours, stored by rows, are their transposes
+// there, so the product to request is c' = op(b)' op(a)'.
 //
-// Some libraries take one caller at a time. Those built for one thread may lack locks: OpenBLAS then has them only where its builder
-// asked for them, which cannot be seen from here. And where a product has several threads, OpenMP keeps as many for each thread of ours
+// Some libraries allow one caller at a time. Those built for one thread may lack locks: OpenBLAS has them then only if its builder
+// asked for them, which is not visible here. And if a product has several threads, OpenMP keeps as many for each of our threads
 // that calls, and they take the cores from each other: 2 to 4 GFLOP/s instead of 130 were measured with eight callers on two cores.
 type foreign struct {
 	sgemm     clib.Function
-	sbgemm    clib.Function // 0 where the library has none
-	oneCaller bool          // one caller at a time (below)
+	sbgemm    clib.Function // 0 if the library has none
+	oneCaller bool          // only one caller at a time
 
-	calling sync.Mutex // held during calls where oneCaller
+	calling sync.Mutex // held during calls if oneCaller
 	args    pool[arguments]
 }
 
-// Sgemm is the Library's.
+// Sgemm implements Library.
 func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
 	c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
@@ -188,7 +188,7 @@ func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []f
 	f.call(args)
 }
 
-// bfloat16 is Sgemm of bfloat16 matrices into one of float32, by sbgemm_, which must be there. No dimension is 0.
+// bfloat16 is Sgemm of bfloat16 matrices into one of float32, by sbgemm_, which the library must have. No dimension may be 0.
 func (f *foreign) bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int, beta float32,
 	c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
@@ -201,7 +201,7 @@ func (f *foreign) bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a 
 
 func (f *foreign) hasBFloat16() bool { return f.sbgemm != 0 }
 
-// call calls, and puts args back.
+// call makes the call, and puts args back.
 func (f *foreign) call(args *arguments) {
 	if f.oneCaller {
 		f.calling.Lock()
@@ -211,17 +211,17 @@ func (f *foreign) call(args *arguments) {
 		clib.Address(&args.k), clib.Address(&args.alpha),
 		uintptr(args.a), clib.Address(&args.lda), uintptr(args.b), clib.Address(&args.ldb), clib.Address(&args.beta), uintptr(args.c),
 		clib.Address(&args.ldc),
-		1, 1) // the lengths of tA and tB as strings, which compilers of Fortran add
+		1, 1) // the lengths of tA and tB as strings, which Fortran compilers add
 	runtime.KeepAlive(args)
 	*args = arguments{}
 	f.args.put(args)
 }
 
-// arguments are those of a Fortran product, which takes all by reference. They are on the heap, which Go does not move, and so is what a, b
-// and c point to: storing them here makes it so, and keeps it alive during the call.
+// arguments are the arguments of a Fortran product, which takes all by reference. They are on the heap, which Go does not move, and so is
+// what a, b and c point to: storing them here moves it there, and keeps it alive during the call.
 //
-// Integers have 64 bits, and are small and positive: a library that wants pointers to integers of 32 bits (LP64) reads
-// the low halves, which come first on the machines this is built for, and one with 64 bits (ILP64) the whole.
+// Integers have 64 bits, and are small and positive: a library that expects pointers to integers of 32 bits (LP64) reads
+// the low halves, which come first on the supported machines, and one with 64 bits (ILP64) reads all.
 type arguments struct {
 	call                   clib.Call
 	fn                     clib.Function // the product
@@ -231,7 +231,7 @@ type arguments struct {
 	tA, tB                 byte
 }
 
-// shape fills in all but addresses, for the transposed product.
+// shape sets everything but the addresses, for the transposed product.
 func (args *arguments) shape(tA, tB blas.Transpose, m, n, k int, alpha float32, lda, ldb int, beta float32, ldc int) {
 	args.tA, args.tB = letter(tB), letter(tA)
 	args.m, args.n, args.k = int64(n), int64(m), int64(k)

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/half"
 )
 
-// Precision is the type that the values which a product multiplies have. What it adds up, and its result, are float32.
+// Precision is the type of the values that a product multiplies. Sums and results are float32.
 type Precision string
 
 // The precisions.
@@ -22,17 +22,17 @@ const (
 )
 
 // Narrow returns lib with a and b rounded to p before they are multiplied, to nearest, ties to even; values too large for float16 become
-// infinite. How says in a few words how that is done: bfloat16 in the narrow type where both the library (OpenBLAS's
-// sbgemm_) and the machine have it, otherwise in float32 on rounded values, which gains no speed but shows what the
-// precision does to training. With Float32 it is lib itself. It panics where p is none of the constants.
+// infinite. how describes in a few words how that is done: bfloat16 in the narrow type if both the library (OpenBLAS's
+// sbgemm_) and the machine support it, otherwise in float32 on rounded values, which is not faster but shows what the
+// precision does to training. With Float32 it returns lib itself. It panics if p is not one of the constants.
 //
-// What Narrow returns is safe for concurrent use. It keeps rounded copies of a and b between calls, of the largest so far for
-// each of the callers that there have been at a time.
+// The result is safe for concurrent use. Between calls it keeps rounded copies of a and b, of the largest so far for
+// each concurrent caller.
 func Narrow(lib Library, p Precision) (narrow Library, how string) {
 	return narrowOn(lib, p, hasBFloat16)
 }
 
-// bfloat16Library is a Library that may know products of bfloat16.
+// bfloat16Library is a Library that may support products of bfloat16.
 type bfloat16Library interface {
 	Library
 	hasBFloat16() bool
@@ -40,7 +40,7 @@ type bfloat16Library interface {
 		beta float32, c []float32, ldc int)
 }
 
-// narrowOn is Narrow on a machine that has instructions for bfloat16, or not.
+// narrowOn is Narrow on a machine; machine reports whether it has instructions for bfloat16.
 func narrowOn(lib Library, p Precision, machine func() bool) (Library, string) {
 	why := ""
 	switch p {
@@ -72,17 +72,17 @@ func onRounded(p Precision, why string) string {
 	return fmt.Sprintf("float32 on values rounded to %s, as %s", p, why)
 }
 
-// rounded is a Library that converts a and b, then multiplies. E is what it converts to: float32 with rounded values, or the 16
+// rounded is a Library that converts a and b, then multiplies. E is the converted type: float32 with rounded values, or the 16
 // bits of a bfloat16.
 type rounded[E float32 | uint16] struct {
-	lib      Library // for products with nothing to convert
+	lib      Library // for empty products
 	convert  func(dst []E, x []float32)
 	multiply func(tA, tB blas.Transpose, m, n, k int, alpha float32, a []E, lda int, b []E, ldb int, beta float32, c []float32, ldc int)
 
 	copies pool[copies[E]]
 }
 
-// copies are the converted a and b of one call.
+// copies holds the converted a and b of one call.
 type copies[E float32 | uint16] struct {
 	a, b []E
 }
@@ -92,7 +92,7 @@ func newRounded[E float32 | uint16](lib Library, convert func([]E, []float32),
 	return &rounded[E]{lib: lib, convert: convert, multiply: multiply}
 }
 
-// Sgemm is the Library's.
+// Sgemm implements Library.
 func (r *rounded[E]) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
 	c []float32, ldc int) {
 	if m <= 0 || n <= 0 || k <= 0 {
@@ -109,7 +109,7 @@ func (r *rounded[E]) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a 
 	r.copies.put(s)
 }
 
-// pack converts a matrix into dst, grown where it is too small, row after row without gaps.
+// pack converts a matrix into dst, row after row without gaps. It grows dst if it is too small.
 func (r *rounded[E]) pack(dst []E, x []float32, rows, cols, ld int) []E {
 	if cap(dst) < rows*cols {
 		dst = make([]E, rows*cols)
@@ -125,13 +125,14 @@ func (r *rounded[E]) pack(dst []E, x []float32, rows, cols, ld int) []E {
 	return dst
 }
 
-// hasBFloat16 tells whether the machine multiplies bfloat16 in hardware. Libraries have sbgemm_ for others too, far slower than sgemm_.
+// hasBFloat16 reports whether the machine multiplies bfloat16 in hardware. Libraries have sbgemm_ for other machines too, far slower than
+// sgemm_.
 func hasBFloat16() bool {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	return err == nil && namesBFloat16(string(text))
 }
 
-// namesBFloat16 reads the flags of the first CPU in /proc/cpuinfo: "flags" on amd64, "Features" on arm64.
+// namesBFloat16 looks at the flags of the first CPU in /proc/cpuinfo: "flags" on amd64, "Features" on arm64.
 func namesBFloat16(cpuinfo string) bool {
 	for line := range strings.Lines(cpuinfo) {
 		key, flags, ok := strings.Cut(line, ":")

@@ -51,7 +51,7 @@ func TestNarrowMultipliesRoundedValues(t *testing.T) {
 }
 
 func TestFloat32IsTheLibrary(t *testing.T) {
-	lib := newRounded(new(Go), half.RoundFloat16s, new(Go).Sgemm) // any that can be told from others
+	lib := newRounded(new(Go), half.RoundFloat16s, new(Go).Sgemm) // any that differs from others
 	if got, how := Narrow(lib, Float32); got != Library(lib) || how != "float32" {
 		t.Errorf("got %T, %s", got, how)
 	}
@@ -88,7 +88,7 @@ func TestNarrowTakesEmptyMatrices(t *testing.T) {
 	}
 }
 
-// TestNarrowUsesTheLibrarysOwnProduct tells sbgemm_ from sgemm_ by sabotage: the library's sgemm_ would give the same.
+// TestNarrowUsesTheLibrarysOwnProduct sabotages one of sbgemm_ and sgemm_ to see which is used: both would give the same result.
 func TestNarrowUsesTheLibrarysOwnProduct(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -12,9 +12,9 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// candidates are what Auto tries, in this order. libopenblas.so.0 is Debian's, conda's and Spack's name, and in EPEL that of the
-// build without threads; those with have a letter there, p for POSIX threads, o for OpenMP. libblas.so.3 is the alternative
-// that an administrator chose; it counts where one of the others stands behind it, and not where the slow reference does.
+// candidates are the names that Auto tries, in this order. libopenblas.so.0 is the name in Debian, conda and Spack, and in EPEL the
+// build without threads; builds with threads have a letter there, p for POSIX threads, o for OpenMP. libblas.so.3 is the alternative
+// that an administrator has chosen; it is used if it is one of the other libraries, and not if it is the slow reference.
 var candidates = []string{
 	"libopenblasp.so.0", "libopenblas.so.0", "libopenblaso.so.0", "libopenblas.so",
 	"libmkl_rt.so.2", "libmkl_rt.so.1",
@@ -22,27 +22,27 @@ var candidates = []string{
 	"libblas.so.3",
 }
 
-// advice is Info.Advice with Go, and adviceSerial with a library that has fewer threads than were asked for.
+// advice is Info.Advice with Go, and adviceSerial with a library that has fewer threads than requested.
 const (
 	advice       = `products in Go take 3 to 8 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, conda and Spack), or set blas = "PATH" to the library`
 	adviceSerial = "this library was built for fewer threads than were asked for: install its build for POSIX threads " +
 		"(libopenblas0-pthread in Debian, openblas-threads in EPEL)"
 )
 
-// kindFilter is what load takes.
+// kindFilter says which libraries load accepts.
 type kindFilter int
 
 const (
 	anyKind   kindFilter = iota // every library with sgemm_, however slow
-	knownKind                   // those known to be fast
+	knownKind                   // those that are known to be fast
 )
 
 // Open loads the library that cfg names, sets its number of threads, and compares a few small products with the definition. With Auto
-// it always succeeds; Info.PassedOver says which libraries it did not take.
+// it always succeeds; Info.PassedOver says which libraries it has rejected.
 //
-// What is loaded stays loaded. While it loads, and from then on, variables such as OMP_NUM_THREADS are set to cfg.Threads in the
-// environment that C code of this process sees; the one of Go, which processes started from Go inherit, stays as it is.
-// So Open belongs to the start of a program, before other goroutines may be inside of C code.
+// A loaded library stays loaded. While it loads, and from then on, variables such as OMP_NUM_THREADS are set to cfg.Threads in the
+// environment that C code of this process sees; the environment of Go, which processes started from Go inherit, does not change.
+// So call Open at the start of a program, before other goroutines may be in C code.
 func Open(cfg Config) (Library, Info, error) {
 	cfg.Threads = max(cfg.Threads, 1)
 	switch cfg.Library {
@@ -80,7 +80,7 @@ func choose(cfg Config) (Library, Info) {
 	return new(Go), info
 }
 
-// names are the candidates in each of dirs, then by the loader's own search.
+// names returns the candidates in each of dirs, then those for the loader's own search.
 func names(dirs []string) []string {
 	var all []string
 	for _, dir := range dirs {
@@ -91,42 +91,42 @@ func names(dirs []string) []string {
 	return append(all, candidates...)
 }
 
-// Auto and InGo are the values of Config.Library that name no file.
+// Auto and InGo are the values of Config.Library that do not name a file.
 const (
-	Auto = "auto" // the first library of the site that works, and this program's own products where there is none
+	Auto = "auto" // the first library of the site that works, or this program's own products if there is none
 	InGo = "go"   // this program's own products
 
-	formerInGo = "gonum" // what InGo was while its products were gonum's: job files may still say so
+	formerInGo = "gonum" // the name of InGo while its products were gonum's; job files may still contain it
 )
 
-// Config says which library to open.
+// Config selects the library to open.
 type Config struct {
 	// Library is Auto, InGo, or what the loader should load: a path, or a name such as libopenblas.so.0.
 	Library string
 	// Threads is the number of cores that one product uses; below 1 means 1.
 	Threads int
-	// Dirs are folders that Auto looks into before it asks the system's loader, which knows LD_LIBRARY_PATH and
-	// ld.so.cache: that of a conda environment ($CONDA_PREFIX/lib), for one.
+	// Dirs are folders in which Auto looks before it asks the system's loader, which uses LD_LIBRARY_PATH and
+	// ld.so.cache: for example that of a conda environment ($CONDA_PREFIX/lib).
 	Dirs []string
 }
 
-// Info says what was opened, for people.
+// Info describes what was opened, for people.
 type Info struct {
-	// Name is OpenBLAS, BLIS, MKL or go, or the name of the file where a library does not say what it is.
+	// Name is OpenBLAS, BLIS, MKL or go, or the name of the file if a library is of another kind.
 	Name string
-	// Version is the library's own text on version and configuration; empty where it gives none.
+	// Version is the library's own text on version and configuration; empty if it has none.
 	Version string
-	// Path is the file, without links; empty for go.
+	// Path is the file, with links resolved; empty for go.
 	Path string
-	// Threads is the number of cores a product uses, by the library's word; 0 where it gives none.
+	// Threads is the number of cores that a product uses, as the library reports; 0 if it does not report it.
 	Threads int
-	// Advice says how to get faster products; empty where there is nothing to say.
+	// Advice says how to get faster products; empty if there is nothing to advise.
 	Advice string
-	// PassedOver has a line for every library that Auto found, and why it did not take it.
+	// PassedOver has a line for every library that Auto has found and rejected, with the reason.
 	PassedOver []string
 }
 
-// String is one line: name, version, file and threads.
+// String returns one line: name, version, file and threads.
 func (i Info) String() string {
 	text := i.Name
 	if i.Version != "" {
@@ -137,19 +137,19 @@ func (i Info) String() string {
 	}
 	switch i.Threads {
 	case 0:
-		return text + ", threads as it likes"
+		return text + ", unknown number of threads"
 	case 1:
 		return text + ", 1 thread"
 	}
 	return text + ", " + strconv.Itoa(i.Threads) + " threads"
 }
 
-// errWrong is of a library whose products are none, because it expects other arguments or was built for another machine.
+// errWrong reports a library with wrong products, because it expects other arguments or was built for another machine.
 var errWrong = errors.New("its sgemm_ does not compute a matrix product: it has another interface than BLAS's, or " +
 	"is broken on this machine")
 
-// verify compares products with the definition. Their elements are small integers, so that the results are exact in whatever order
-// they are summed, in bfloat16 too.
+// verify compares products with the definition. Their elements are small integers, so that the results are exact in any order
+// of summation, and in bfloat16, too.
 func verify(lib Library) error {
 	const m, n, k, gap = 19, 37, 23, 3
 	for _, tA := range []blas.Transpose{blas.NoTrans, blas.Trans} {
@@ -164,13 +164,13 @@ func verify(lib Library) error {
 	return nil
 }
 
-// correct computes one product, of matrices whose rows lie gap elements apart, and checks every element of c and of the gaps.
+// correct computes one product, of matrices with gaps of gap elements between rows, and checks every element of c and of the gaps.
 func correct(lib Library, tA, tB blas.Transpose, m, n, k, gap int, beta float32) bool {
 	rowsA, colsA := stored(tA, m, k)
 	rowsB, colsB := stored(tB, k, n)
 	lda, ldb, ldc := colsA+gap, colsB+gap, n+gap
 	a, b, c := integers(rowsA*lda, 3), integers(rowsB*ldb, 5), integers(m*ldc, 7)
-	if beta == 0 { // then it does not count
+	if beta == 0 { // then the contents must be ignored
 		for i := range c {
 			if i%ldc < n {
 				c[i] = float32(math.NaN())

@@ -116,7 +116,7 @@ func TestUnknownKindOpensByPathOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := path + " is none of OpenBLAS, BLIS and MKL"; !slices.Contains(info.PassedOver, want) {
+	if want := path + " is not OpenBLAS, BLIS or MKL"; !slices.Contains(info.PassedOver, want) {
 		t.Errorf("passed over %q, want %q among them", info.PassedOver, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// reads and writes tell the race detector what C does: it sees only what Go's compiler made.
+// reads and writes report the accesses of C code to the race detector, which sees only code from Go's compiler.
 
 func reads(t blas.Transpose, rows, cols int, x []float32, ld int) {
 	rows, cols = stored(t, rows, cols)

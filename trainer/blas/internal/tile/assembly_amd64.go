@@ -4,7 +4,7 @@ package tile
 
 import "golang.org/x/sys/cpu"
 
-// assembly is what this CPU can run of the kernels in assembly, the best one first.
+// assembly returns the kernels in assembly that this CPU can run, the best one first.
 func assembly() []kernel {
 	x := &cpu.X86
 	if !x.HasAVX2 || !x.HasFMA {

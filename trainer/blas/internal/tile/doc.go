@@ -3,11 +3,11 @@
 // # Bits
 //
 // Elements of panels hold float32 values, so a product of two is exact in float64 (48 bits of 53), and an element of the tile is the
-// sum of its products from the first to the last, each addition rounded once. Fused or not, in vectors of any width or one by one, that
-// gives the same bits: on every machine, with and without assembly, apart from which NaN comes out.
-// Were the values any float64, it would not.
+// sum of its products from the first to the last, with each addition rounded once. Fused or not, in vectors of any width or one by one,
+// that gives the same bits: on every machine, with and without assembly, except for which NaN is the result.
+// With arbitrary float64 values it would not.
 //
-// It is written in plain Go, and for amd64 in assembly, for AVX-512 and for AVX2 with FMA; the CPU's best is chosen when the program
-// starts, and the tag noasm leaves assembly out. Race builds run it too:
-// panels and tiles are their caller's own memory, where the detector has nothing to find.
+// It is written in plain Go, and in assembly for amd64, for AVX-512 and for AVX2 with FMA; the best for the CPU is chosen when the program
+// starts, and the tag noasm leaves out assembly. Race builds run it, too:
+// panels and tiles are their caller's own memory, in which the detector has nothing to find.
 package tile

@@ -1,15 +1,15 @@
 package tile
 
-// A tile has Rows x Cols elements, row after row: of AVX-512 that fills 12 registers, of AVX2 twice 12 of its 16.
+// A tile has Rows x Cols elements, row after row: with AVX-512 that fills 12 registers, with AVX2 it is two passes of 12 of its 16.
 const (
 	Rows = 4
 	Cols = 24
 )
 
-// Sums is a tile.
+// Sums is the sums of a tile.
 type Sums = [Rows * Cols]float64
 
-// kernel is one implementation. It trusts that lengths fit.
+// kernel is one implementation. It does not check lengths.
 type kernel struct {
 	name  string
 	add   func(c *Sums, a, b []float64)
@@ -18,11 +18,12 @@ type kernel struct {
 
 var plain = kernel{"go", add, round}
 
-// best is what this CPU runs.
+// best is the fastest kernel for this CPU.
 var best = append(assembly(), plain)[0]
 
-// Add is c += a b. Panel a holds a matrix of Rows rows column by column, b one of Cols columns row by row, so a is a multiple of Rows
-// long, and b the same one of Cols. Their values are float32's. Go cannot interrupt it: a thousand columns take some microseconds.
+// Add computes c += a b. Panel a holds a matrix of Rows rows column by column, and b one of Cols columns row by row, so the length of a is
+// a multiple of Rows, and that of b the same multiple of Cols. Their values must be float32 values. Go cannot interrupt it: a thousand
+// columns take some microseconds.
 func Add(c *Sums, a, b []float64) {
 	if len(a)%Rows != 0 || len(a)/Rows*Cols != len(b) {
 		panic("tile: panels do not fit")
@@ -43,7 +44,7 @@ func add(c *Sums, a, b []float64) {
 	}
 }
 
-// Round is dst = c, rounded to nearest, ties to even. It is in assembly because the compiler's conversions wait for each other: the
+// Round computes dst = c, rounded to nearest, ties to even. It is in assembly because the compiler's conversions wait for each other: the
 // instruction keeps the rest of a register.
 func Round(dst *[Rows * Cols]float32, c *Sums) { best.round(dst, c) }
 

@@ -56,7 +56,7 @@
 	ADDQ         $192, DX; \
 	DECQ         CX
 
-// OPERANDS loads addresses, and the inner dimension, whose flag says whether it is 0.
+// OPERANDS loads addresses, and the inner dimension, and sets the flag Z if that is 0.
 #define OPERANDS \
 	MOVQ c+0(FP), DI; \
 	MOVQ a_base+8(FP), SI; \
