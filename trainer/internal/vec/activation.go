@@ -2,10 +2,10 @@ package vec
 
 import "math"
 
-// ReLU is dst = max(x, 0). NaN stays NaN, and -0 stays -0.
+// ReLU computes dst = max(x, 0). NaN stays NaN, and -0 stays -0.
 func ReLU(dst, x []float32) { each2(best.relu, dst, x) }
 
-// ReLUGrad is the gradient of ReLU, whose result was y: dy where y > 0, elsewhere 0. At 0 it is 0, as in PyTorch.
+// ReLUGrad computes the gradient of ReLU, whose result was y: dy where y > 0, and 0 elsewhere. At 0 it is 0, as in PyTorch.
 func ReLUGrad(dst, y, dy []float32) { each3(best.reluGrad, dst, y, dy) }
 
 func relu(dst, x []float32) {
@@ -26,10 +26,10 @@ func reluGrad(dst, y, dy []float32) {
 	}
 }
 
-// Tanh is dst = tanh(x). The relative error is at most 4e-7.
+// Tanh computes dst = tanh(x). The relative error is at most 4e-7.
 func Tanh(dst, x []float32) { each2(best.tanh, dst, x) }
 
-// TanhGrad is the gradient of Tanh, whose result was y: dst = dy (1 - y^2).
+// TanhGrad computes the gradient of Tanh, whose result was y: dst = dy (1 - y^2).
 func TanhGrad(dst, y, dy []float32) { each3(best.tanhGrad, dst, y, dy) }
 
 func tanh(dst, x []float32) {
@@ -44,11 +44,11 @@ func tanhGrad(dst, y, dy []float32) {
 	}
 }
 
-// GELU is dst = x Phi(x), Phi the normal distribution: torch.nn.GELU(approximate='none'); Hendrycks and Gimpel,
+// GELU computes dst = x Phi(x), with Phi the normal distribution function: torch.nn.GELU(approximate='none'); Hendrycks and Gimpel,
 // arXiv 1606.08415. The error is at most 2e-7 max(1, |x|).
 func GELU(dst, x []float32) { each2(best.gelu, dst, x) }
 
-// GELUGrad is the gradient of GELU at x: dst = dy (Phi(x) + x phi(x)), phi the normal density. The error of the
+// GELUGrad computes the gradient of GELU at x: dst = dy (Phi(x) + x phi(x)), with phi the normal density. The error of the
 // factor of dy is at most 4e-7.
 func GELUGrad(dst, x, dy []float32) { each3(best.geluGrad, dst, x, dy) }
 
@@ -67,17 +67,17 @@ func geluGrad(dst, x, dy []float32) {
 	}
 }
 
-// phi is the normal distribution. Erfc is exact where the result is small.
+// phi returns the normal distribution function. Erfc is exact where the result is small.
 func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
-// Softmax is dst = exp(x) / sum(exp(x)) over one row, computed from x less its largest, so that no exponential
-// overflows. A row that holds NaN or +Inf, or nothing but -Inf, becomes NaN, as in PyTorch.
+// Softmax computes dst = exp(x) / sum(exp(x)) over one row. It subtracts the largest element of x first, so that no exponential
+// overflows. A row that holds NaN or +Inf, or only -Inf, becomes NaN, as in PyTorch.
 func Softmax(dst, x []float32) {
 	total := ExpSum(dst, x, Max(x))
 	Scale(dst, float32(1/total))
 }
 
-// SoftmaxGrad is the gradient of Softmax, whose result was y: dst = y (dy - sum(y dy)).
+// SoftmaxGrad computes the gradient of Softmax, whose result was y: dst = y (dy - sum(y dy)).
 func SoftmaxGrad(dst, y, dy []float32) {
 	if len(y) != len(dst) {
 		panic(badLength)
@@ -90,8 +90,8 @@ func SoftmaxGrad(dst, y, dy []float32) {
 	best.softmaxGrad(dst, y, dy, total)
 }
 
-// ExpSum is dst = exp(x - top), and returns the sum of dst, added up in float64. top is at least the largest x. The
-// relative error of an element is at most 3e-7, apart from those below 1.2e-38, which may be 0.
+// ExpSum computes dst = exp(x - top), and returns the sum of dst, added up in float64. top must be at least the largest x. The
+// relative error of an element is at most 3e-7, except that elements below 1.2e-38 may be 0.
 func ExpSum(dst, x []float32, top float32) float64 {
 	if len(x) != len(dst) {
 		panic(badLength)
@@ -120,7 +120,7 @@ func softmaxGrad(dst, y, dy []float32, dot float32) {
 	}
 }
 
-// Normalize is the layer norm of one row, torch.nn.functional.layer_norm: dst = (x - mean) rstd gain + bias, with
+// Normalize computes the layer norm of one row, torch.nn.functional.layer_norm: dst = (x - mean) rstd gain + bias, with
 // rstd = 1 / sqrt(variance + eps); the variance is the sum of squares divided by len(x). It returns mean and
 // rstd for the gradient. The row must not be empty.
 func Normalize(dst, x, gain, bias []float32, eps float32) (mean, rstd float32) {
@@ -137,7 +137,7 @@ func Normalize(dst, x, gain, bias []float32, eps float32) (mean, rstd float32) {
 	return mean, rstd
 }
 
-// NormalizeGrad is the gradient of Normalize at the row x, from that of its result, dy: it sets dx and adds to dgain
+// NormalizeGrad computes the gradient of Normalize at the row x, from that of its result, dy: it sets dx and adds to dgain
 // and dbias. dx may be x or dy.
 func NormalizeGrad(dx, dgain, dbias, x, dy, gain []float32, mean, rstd float32) {
 	n := len(x)
@@ -148,8 +148,8 @@ func NormalizeGrad(dx, dgain, dbias, x, dy, gain []float32, mean, rstd float32) 
 	best.normalizeGrad(dx, x, dy, gain, mean, rstd, float32(total/float64(n)), float32(dot/float64(n)))
 }
 
-// moments needs one pass, and still is exact to some n float64 roundings: the squares about x[0] are at most n + 1
-// times those about the mean, as x[0] is among them, so little is lost when the mean's square is subtracted.
+// moments needs one pass, and is exact to about n float64 roundings: the squares about x[0] are at most n + 1
+// times those about the mean, because x[0] is among them, so little is lost when the mean's square is subtracted.
 func moments(x []float32) (total, squares float64) {
 	first := float64(x[0])
 	for _, v := range x {
@@ -180,7 +180,7 @@ func normalizeSums(dgain, dbias, x, dy, gain []float32, mean, rstd float32) (tot
 	return total, dot
 }
 
-// normalizeGrad is dx = rstd (dy gain - a - (x - mean) rstd b).
+// normalizeGrad computes dx = rstd (dy gain - a - (x - mean) rstd b).
 func normalizeGrad(dx, x, dy, gain []float32, mean, rstd, a, b float32) {
 	for i, d := range dy {
 		unit := (x[i] - mean) * rstd

@@ -2,16 +2,16 @@ package vec
 
 import "math"
 
-// Add is dst += x.
+// Add computes dst += x.
 func Add(dst, x []float32) { each2(best.add, dst, x) }
 
-// AddTo is dst = x + y.
+// AddTo computes dst = x + y.
 func AddTo(dst, x, y []float32) { each3(best.addTo, dst, x, y) }
 
-// Mul is dst = x * y, element by element.
+// Mul computes dst = x * y, element by element.
 func Mul(dst, x, y []float32) { each3(best.mul, dst, x, y) }
 
-// Scale is dst *= a.
+// Scale computes dst *= a.
 func Scale(dst []float32, a float32) {
 	for len(dst) > piece {
 		best.scale(dst[:piece], a)
@@ -20,7 +20,7 @@ func Scale(dst []float32, a float32) {
 	best.scale(dst, a)
 }
 
-// Axpy is dst += a x. The product is rounded before it is added.
+// Axpy computes dst += a x. The product is rounded before it is added.
 func Axpy(dst []float32, a float32, x []float32) {
 	if len(x) != len(dst) {
 		panic(badLength)
@@ -67,7 +67,7 @@ func axpy(dst []float32, a float32, x []float32) {
 func SumRows(dst, m []float32) {
 	cols := len(dst)
 	if cols == 0 && len(m) != 0 || cols != 0 && len(m)%cols != 0 {
-		panic("vec: the matrix is not made of whole rows")
+		panic("vec: the matrix does not consist of whole rows")
 	}
 	for len(m) >= 4*cols && len(m) > 0 {
 		best.add4(dst, m[:4*cols])
@@ -97,7 +97,7 @@ func Sum(x []float32) float64 {
 	return total + best.sum(x)
 }
 
-// Dot returns the sum of the products of x and y. Products are exact in float64, in which they are added up in the
+// Dot returns the sum of the products of x and y. The products are exact in float64, and are added up in float64 in the
 // same order on all machines.
 func Dot(x, y []float32) float64 {
 	if len(x) != len(y) {
@@ -114,8 +114,8 @@ func Dot(x, y []float32) float64 {
 // SumSquares returns the sum of the squares of x, added up in float64: the square of its norm.
 func SumSquares(x []float32) float64 { return Dot(x, x) }
 
-// Max returns the largest element, NaN if any is NaN, -Inf if there is none. Of zeros of both signs either may come
-// out.
+// Max returns the largest element, NaN if any is NaN, -Inf if there is none. If the largest are zeros of both signs, the result may be
+// either.
 func Max(x []float32) float32 {
 	top := float32(math.Inf(-1))
 	for len(x) > piece {
@@ -136,7 +136,7 @@ func Finite(x []float32) bool {
 	return best.finite(x)
 }
 
-// lanes is how many sums there are of one array: element i is added to sum i mod lanes. That is how many float64 the
+// lanes is the number of partial sums of an array: element i is added to sum i mod lanes. It is how many float64 the
 // widest vectors hold, so that all machines can add in this order.
 const lanes = 8
 

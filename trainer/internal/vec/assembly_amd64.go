@@ -4,7 +4,7 @@ package vec
 
 import "golang.org/x/sys/cpu"
 
-// assembly is what this CPU can run of the sets in assembly, the best one first.
+// assembly returns the sets in assembly that this CPU can run, the best one first.
 func assembly() []*kernelSet {
 	x := &cpu.X86
 	var sets []*kernelSet

@@ -1,6 +1,6 @@
 package vec
 
-// kernelSet is one implementation of every kernel. Kernels trust that lengths fit.
+// kernelSet is one implementation of every kernel. Kernels do not check lengths.
 type kernelSet struct {
 	name string
 
@@ -36,7 +36,7 @@ type kernelSet struct {
 	adam        func(w, g, m, v []float32, s AdamStep)
 }
 
-// plain is every kernel as a loop in Go: what runs where there is no assembly, and what assembly is tested against.
+// plain is every kernel as a loop in Go. It runs on CPUs without assembly, and assembly is tested against it.
 var plain = kernelSet{
 	name: "go",
 	add:  add, addTo: addTo, mul: mul, scale: scale, axpy: axpy, add4: add4,
@@ -48,7 +48,7 @@ var plain = kernelSet{
 	sgd: sgd, sgdMomentum: sgdMomentum, adam: adam,
 }
 
-// best is what this CPU runs.
+// best is the fastest set for this CPU.
 var best = choose()
 
 func choose() kernelSet {
@@ -60,7 +60,7 @@ func choose() kernelSet {
 
 const badLength = "vec: slice lengths do not match"
 
-// piece is how many elements a kernel does at once: Go cannot interrupt assembly, and the garbage collector waits
+// piece is how many elements one call of a kernel handles: Go cannot interrupt assembly, and the garbage collector waits
 // for it.
 const piece = 1 << 17
 

@@ -2,5 +2,5 @@
 
 package vec
 
-// race: the detector sees only what Go's compiler made.
+// race: the detector sees only code from Go's compiler.
 const race = true

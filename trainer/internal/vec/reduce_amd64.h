@@ -59,13 +59,13 @@
 
 #define FOLDMAX(U, L) MAXNAN(U, L, Y1)
 
-// A number less itself is 0, other things become NaN, whose bits gather in V8.
+// A finite number minus itself is 0; anything else becomes NaN, whose bits are collected in V8.
 #define FINITE(LOAD, FILL, STORE, KEEP) \
 	LOAD(SI, V0); \
 	VSUBPS V0, V0, V0; \
 	VORPS  V0, V8, V8
 
-// ANYBIT tells by the flag Z whether V8 is 0.
+// ANYBIT sets the flag Z if V8 is 0, and clears it otherwise.
 #define ANYBIT \
 	FOLD(FOLDOR, V8, Y8, Y0); \
 	VPTEST Y8, Y8

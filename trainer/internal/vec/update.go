@@ -2,14 +2,14 @@ package vec
 
 import "math"
 
-// SGD is one step of torch.optim.SGD for the parameter w with gradient g and momentum buffer v:
+// SGD computes one step of torch.optim.SGD for the parameter w with gradient g and momentum buffer v:
 //
 //	g = g + decay w                            if decay is not 0; g itself is not written
 //	v = momentum v + rest g
 //	w = w - lr v, or w - lr (g + momentum v)   the latter with nesterov
 //
 // rest is 1 - dampening, which PyTorch computes in float64. Without momentum v is nil, and w = w - lr g. PyTorch's first
-// step sets v = g, without dampening: that is what v = 0 and rest 1 give.
+// step sets v = g, without dampening: v = 0 and rest = 1 give the same.
 func SGD(w, g, v []float32, lr, momentum, rest, decay float32, nesterov bool) {
 	if len(g) != len(w) || v != nil && len(v) != len(w) {
 		panic(badLength)
@@ -30,7 +30,7 @@ func SGD(w, g, v []float32, lr, momentum, rest, decay float32, nesterov bool) {
 	best.sgdMomentum(w, g, v, s)
 }
 
-// sgdStep is what all elements share. Assembly knows its layout.
+// sgdStep holds what all elements share. Assembly depends on its layout.
 type sgdStep struct {
 	lr, momentum, rest, decay float32
 	nesterov                  uint32 // all bits set, or none
@@ -68,11 +68,11 @@ func sgdMomentum(w, g, v []float32, s sgdStep) {
 	}
 }
 
-// AdamStep is what all elements share in a step of Adam. Callers compute it in float64, as PyTorch does, from the
-// learning rate lr, the betas, the weight decay and the number t of this step, from 1 on.
+// AdamStep holds what all elements share in a step of Adam. Callers compute it in float64, as PyTorch does, from the
+// learning rate lr, the betas, the weight decay and the number t of this step, from 1.
 type AdamStep struct {
-	Shrink   float32 // of AdamW: 1 - lr decay; else 1
-	Decay    float32 // of Adam: the weight decay, which is added to the gradient; else 0
+	Shrink   float32 // for AdamW: 1 - lr decay; else 1
+	Decay    float32 // for Adam: the weight decay, which is added to the gradient; else 0
 	Beta1    float32
 	Beta2    float32
 	Rest1    float32 // 1 - beta1
@@ -82,7 +82,7 @@ type AdamStep struct {
 	Eps      float32
 }
 
-// Adam is one step of torch.optim.Adam or AdamW for the parameter w with gradient g, m the mean of gradients
+// Adam computes one step of torch.optim.Adam or AdamW for the parameter w with gradient g, m the mean of gradients
 // (exp_avg) and v that of their squares (exp_avg_sq):
 //
 //	w = Shrink w
@@ -91,7 +91,7 @@ type AdamStep struct {
 //	v = Beta2 v + Rest2 g g
 //	w = w - StepSize m / (sqrt(v) / Root + Eps)
 //
-// Operations are done from left to right, each rounded.
+// Operations are done from left to right, and each is rounded.
 func Adam(w, g, m, v []float32, s AdamStep) {
 	if len(g) != len(w) || len(m) != len(w) || len(v) != len(w) {
 		panic(badLength)
