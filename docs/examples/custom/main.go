@@ -10,11 +10,12 @@
 //	ddpbatch simulate --nodes 2 --nproc-per-node 1 -- ./custom          # on two pretend nodes
 //	srun --ntasks-per-node=4 ddpbatch run -- ./custom -save spirals.safetensors
 //
-// Without a launcher the ranks meet by an init method, as of torch.distributed, and prove one secret to each other. Rank 0 of two:
+// Without a launcher the ranks find each other by an init method, as in torch.distributed, and prove that they know the same secret. Rank 0
+// of two:
 //
 //	export CUSTOM_SECRET=$(openssl rand -hex 32)                        # the same for all ranks
 //	./custom -init 'tcp://node0:29500?rank=0&world_size=2'              # rank 0 serves a store there
-//	./custom -init 'file:///shared/spirals?rank=0&world_size=2' -listen 10.0.0.1   # or through a file that is not there before
+//	./custom -init 'file:///shared/spirals?rank=0&world_size=2' -listen 10.0.0.1   # or through a file that does not exist before
 package main
 
 import (
@@ -30,7 +31,7 @@ import (
 
 func main() {
 	o := options{lr: 0.01, batch: 32, accumulate: 2, seed: 1}
-	flag.IntVar(&o.epochs, "epochs", 20, "times through the data")
+	flag.IntVar(&o.epochs, "epochs", 20, "number of passes over the data")
 	flag.StringVar(&o.save, "save", "", "write the trained model to this `file`.safetensors")
 	flag.StringVar(&o.folder, "checkpoints", os.Getenv("DDPBATCH_CHECKPOINT_DIR"),
 		"save to this `folder`, and resume from the newest checkpoint in it")
@@ -66,7 +67,7 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// join meets the other ranks by an init method, or those that a launcher has started. Without either it is a world of one.
+// join joins the other ranks by an init method, or those that a launcher has started. Without either it is a world of one rank.
 func join(ctx context.Context, o options) (*mpi.Comm, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if o.init != "" {

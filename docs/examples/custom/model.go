@@ -5,7 +5,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// newModel composes modules; names are those of PyTorch's OrderedDict: "hidden.weight", "norm.running_mean", "act.weight".
+// newModel composes modules, with names as in PyTorch's OrderedDict: "hidden.weight", "norm.running_mean", "act.weight".
 func newModel(spec data.Spec, src nn.Source) *nn.Sequential {
 	const width = 64
 	return nn.NewNamed(
@@ -18,11 +18,11 @@ func newModel(spec data.Spec, src nn.Source) *nn.Sequential {
 	)
 }
 
-// preLU is torch.nn.PReLU: y = x where x > 0, else a x, with a learned a for each column. It is a module
-// written by hand: its gradient is, too.
+// preLU is torch.nn.PReLU: y = x if x > 0, else a x, with a learned a for each column. It is a module
+// written by hand, including its gradient.
 type preLU struct {
 	a  *nn.Param
-	x  nn.Matrix // of the last Forward
+	x  nn.Matrix // the input of the last Forward
 	y  nn.Matrix
 	dx nn.Matrix
 }
@@ -52,7 +52,7 @@ func (l *preLU) Forward(_ *nn.Pass, x nn.Matrix) nn.Matrix {
 	return l.y
 }
 
-// Backward adds to the gradient of a, and says so once it is complete: then DDP may send it. Without input nobody wants dx.
+// Backward adds to the gradient of a, and calls Done once it is complete: then DDP may send it. If input is false, dx is not needed.
 func (l *preLU) Backward(p *nn.Pass, dy nn.Matrix, input bool) nn.Matrix {
 	for i := range dy.Rows {
 		row := l.x.Row(i)
@@ -78,7 +78,7 @@ func (l *preLU) Backward(p *nn.Pass, dy nn.Matrix, input bool) nn.Matrix {
 	return l.dx
 }
 
-// grow gives m the shape of x, in memory of its own that it keeps: a step allocates nothing.
+// grow gives m the shape of x. m keeps its memory, so that a step does not allocate.
 func grow(m *nn.Matrix, x nn.Matrix) {
 	if cap(m.Data) < len(x.Data) {
 		m.Data = make([]float32, len(x.Data))

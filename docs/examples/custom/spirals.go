@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	arms    = 3 // spirals, which are the classes
-	columns = 2 // of a point
+	arms    = 3 // number of spirals, which are the classes
+	columns = 2 // coordinates of a point
 )
 
-// spirals is a data.Dataset, torch.utils.data's map-style data set: points on interleaved spirals around the origin.
+// spirals is a data.Dataset, like a map-style data set of torch.utils.data: points on interleaved spirals around the origin.
 type spirals struct {
 	points [][columns]float32
 }
 
-// newSpirals makes rows that are a function of rows and seed alone, so that all ranks have the same.
+// newSpirals makes rows that depend only on rows and seed, so that all ranks have the same.
 func newSpirals(rows int, seed uint64) *spirals {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := &spirals{points: make([][columns]float32, rows)}

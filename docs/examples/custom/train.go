@@ -19,13 +19,13 @@ import (
 type options struct {
 	epochs     int
 	lr         float64
-	batch      int // rows of a rank's pass
-	accumulate int // passes of a step
+	batch      int // rows of one pass of a rank
+	accumulate int // passes per step
 	seed       uint64
 	save       string
 	folder     string // of checkpoints; empty: none
 	init       string // an init method; empty: the launcher's environment, if there is one
-	listen     string // of an init method that leaves it open
+	listen     string // the address to listen on, for an init method that does not determine it
 }
 
 // saveEvery is how many epochs there are between checkpoints.
@@ -43,7 +43,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	loader := data.NewLoader(rows, 2)
 	defer loader.Close()
 
-	// Every rank begins with values of its own; rank 0's win. Collective.
+	// Every rank begins with its own values, which New replaces by rank 0's. Collective.
 	model := newModel(rows.Spec(), rand.New(rand.NewPCG(o.seed, uint64(comm.Rank()))))
 	replica, err := ddp.New(ctx, comm, model.Params(), model.Buffers(), ddp.DefaultConfig())
 	if err != nil {
@@ -86,7 +86,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 			first, last := i%o.accumulate == 0, (i+1)%o.accumulate == 0 || i+1 == batches
 			if first {
 				replica.ZeroGrad()
-				if err := replica.SyncBuffers(ctx); err != nil { // collective: rank 0's running statistics to all
+				if err := replica.SyncBuffers(ctx); err != nil { // collective: copies rank 0's running statistics to all ranks
 					return err
 				}
 				clear(sums[:])
@@ -97,7 +97,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 			sums[0] += value * float64(b.Rows)
 			sums[1] += float64(b.Rows)
 			if !last {
-				model.Backward(pass, dy, false) // no_sync: the gradients gather on this rank
+				model.Backward(pass, dy, false) // no_sync: the gradients accumulate on this rank
 				continue
 			}
 			if stopRequested() { // this rank is asked; all stop after the same step
@@ -143,7 +143,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	return save(o.save, model)
 }
 
-// evaluate returns the share of rows that the model gets right. It is collective: each rank looks at every Size-th row.
+// evaluate returns the share of rows that the model gets right. It is collective: each rank evaluates every Size-th row.
 func evaluate(ctx context.Context, comm *mpi.Comm, model nn.Module, pass *nn.Pass, rows data.Dataset) (float64, error) {
 	var own []int
 	for i := comm.Rank(); i < rows.Len(); i += comm.Size() {
@@ -162,7 +162,7 @@ func evaluate(ctx context.Context, comm *mpi.Comm, model nn.Module, pass *nn.Pas
 	return right[0] / float64(rows.Len()), err
 }
 
-// save writes parameters and running statistics under the names that torch.nn gives them. An empty path: not.
+// save writes parameters and running statistics under the names that torch.nn gives them. With an empty path it does nothing.
 func save(path string, model nn.Module) error {
 	if path == "" {
 		return nil
@@ -177,7 +177,7 @@ func save(path string, model nn.Module) error {
 	return safetensors.Write(path, tensors, safetensors.Metadata{{Key: "format", Value: "pt"}})
 }
 
-// inputs are the rows of b, which may be none: of more ranks than rows, some have nothing to evaluate.
+// inputs returns the rows of b. There may be none: if there are more ranks than rows, some ranks have nothing to evaluate.
 func inputs(b *data.Batch) nn.Matrix {
 	return nn.Matrix{Rows: b.Rows, Cols: columns, Data: b.X}
 }
