@@ -8,16 +8,16 @@ import (
 	"ddpbatch/trainer/ddp"
 )
 
-// What travels with the gradients, as sums over all ranks.
+// What is summed over all ranks together with the gradients.
 const (
 	lossSum  = iota // of the ranks' shares of the step's mean loss
-	stopSum         // ranks that were asked to stop
-	quickSum        // ranks (rank 0) that need a quick save
+	stopSum         // number of ranks that were asked to stop
+	quickSum        // number of ranks (only rank 0 counts itself) that need a quick save
 	sums
 )
 
-// lossKnown is called in a pass once its loss is known. In a step's last pass it starts the averaging of gradients, which goes on while
-// these are computed, and sends the sums along.
+// lossKnown is called in a pass once its loss is known. In a step's last pass it starts the averaging of gradients, which runs while
+// they are computed, and sends the sums along.
 func (t *trainer) lossKnown(ctx context.Context, loss float64) {
 	t.sums[lossSum] += loss * t.share
 	t.noteLoss(loss)
@@ -27,10 +27,10 @@ func (t *trainer) lossKnown(ctx context.Context, loss float64) {
 	}
 }
 
-// finishSums waits until gradients are averages and sums are sums.
+// finishSums waits until the gradients have been averaged and the sums added up.
 func (t *trainer) finishSums(ctx context.Context) error {
 	if t.stepsAlone() {
-		t.sums[lossSum] *= float64(t.topology.replicas) // the rank's own rows stand for all
+		t.sums[lossSum] *= float64(t.topology.replicas) // as if the other ranks' rows had the same loss
 	} else if err := t.ddp.Finish(); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (t *trainer) finishSums(ctx context.Context) error {
 	return t.overStages(ctx, t.sums[:])
 }
 
-// overStages adds up what each stage of a pipeline has, where there are any.
+// overStages adds up sums over the stages of a pipeline. Without a pipeline it does nothing.
 func (t *trainer) overStages(ctx context.Context, sums []float64) error {
 	if t.topology.pipelineGroup == nil {
 		return nil
@@ -68,14 +68,14 @@ func (t *trainer) newChecks(ctx context.Context) error {
 	return err
 }
 
-// stepsAlone tells whether this rank takes the step with gradients of its own (local SGD).
+// stepsAlone reports whether this rank steps with its own gradients alone (local SGD).
 func (t *trainer) stepsAlone() bool {
 	return t.cfg.DDP.AverageEvery > 0 && t.topology.replicas > 1 && t.at.Step >= int64(t.cfg.DDP.AverageWarmup)
 }
 
-// averageParameters ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks, and
-// so does the loss. Before that ranks hold different ones, of which no checkpoint is made, and none learns that another wants to stop, or
-// has a loss that is no number.
+// averageParameters ends a phase of local SGD if one is due: parameters and the optimizer's state become their means over the ranks, and
+// so does the loss. During a phase the ranks have different parameters, so no checkpoint is made, and no rank learns that another wants to
+// stop, or has a loss that is not finite.
 func (t *trainer) averageParameters(ctx context.Context) error {
 	t.inSync = true
 	last := t.at.Step - 1
@@ -105,8 +105,8 @@ func (t *trainer) averageParameters(ctx context.Context) error {
 	return nil
 }
 
-// compareParameters looks, where that is asked for, whether all ranks still have the same. With local SGD that is where they have
-// averaged.
+// compareParameters checks, if it is configured and due, whether all ranks have the same parameters. With local SGD it does so only after
+// the ranks have averaged.
 func (t *trainer) compareParameters(ctx context.Context) error {
 	every := int64(t.cfg.DDP.CheckEverySteps)
 	if every == 0 || !t.inSync || t.at.Step/every == t.checked/every {
@@ -116,7 +116,7 @@ func (t *trainer) compareParameters(ctx context.Context) error {
 	return t.drift.Check(ctx, t.at.Step)
 }
 
-// ddpConfig is how gradients are averaged.
+// ddpConfig returns how gradients are averaged.
 func ddpConfig(cfg Config, hook ddp.Hook, sums *ddp.SyncBatchNorm) ddp.Config {
 	c := ddp.DefaultConfig()
 	c.BucketBytes = max(1, int(cfg.DDP.BucketMB*(1<<20)))
@@ -126,7 +126,7 @@ func ddpConfig(cfg Config, hook ddp.Hook, sums *ddp.SyncBatchNorm) ddp.Config {
 	return c
 }
 
-// newHook is the communication hook that ddp.compress names; nil: none.
+// newHook returns the communication hook that ddp.compress names, or nil for none.
 func newHook(cfg Config) (ddp.Hook, error) {
 	switch cfg.DDP.Compress {
 	case "float16":

@@ -54,8 +54,8 @@ func TestLocalSGDSavesAveragesOnly(t *testing.T) {
 	}
 }
 
-// A loss that is no number comes to light when ranks average. The error names the step where it was, whichever rank had it; until then
-// nothing that is no number is written or shown.
+// A loss that is not finite is noticed when ranks average. The error names the step where it was, whichever rank had it; until then
+// no number that is not finite is written or printed.
 func TestLocalSGDNamesTheStepThatDiverged(t *testing.T) {
 	for name, test := range map[string]struct {
 		row    int // in the fifth step of 4 rows
@@ -96,7 +96,7 @@ func TestLocalSGDNamesTheStepThatDiverged(t *testing.T) {
 					t.Errorf("rank %d: error %v is not ErrDiverged", i, r.err)
 				}
 			}
-			if strings.Contains(log.String(), "metrics are not written") {
+			if strings.Contains(log.String(), "metrics cannot be written") {
 				t.Error(log.String())
 			}
 			if shown < 4 {

@@ -9,9 +9,9 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// dataParallel is the engine of mode "dp", torch.nn.DataParallel: several replicas in one process, each of which takes a part of
-// the batch on a core of its own. Parameters are the first one's, which the others share; the others' gradients are added to it
-// in their order, so that the result does not depend on who is ready first.
+// dataParallel is the engine of mode "dp", torch.nn.DataParallel: several replicas in one process, each of which handles a part of
+// the batch on a core of its own. The parameters are the first replica's, and the others share them. The others' gradients are added to
+// the first's in the order of the replicas, so that the result does not depend on which is ready first.
 type dataParallel struct {
 	replicas []*replica    // the first is the model
 	params   [][]*nn.Param // of each
@@ -20,7 +20,7 @@ type dataParallel struct {
 	losses   []float64
 }
 
-// newDataParallel makes one engine of replicas of the same layers. Those of the others lose the values of their parameters.
+// newDataParallel makes an engine of replicas of the same layers. The parameters of all but the first lose their values.
 func newDataParallel(replicas []*replica) *dataParallel {
 	d := &dataParallel{
 		replicas: replicas, passes: make([]nn.Pass, len(replicas)),
@@ -32,8 +32,8 @@ func newDataParallel(replicas []*replica) *dataParallel {
 	return d
 }
 
-// share makes the others' parameters views of the first one's, whose memory may have been replaced, and gives them its buffers: a
-// batch changes those of the first alone in the end.
+// share makes the other replicas' parameters views of the first one's, whose memory may have been replaced, and copies its buffers to them:
+// in the end a batch changes only the first one's buffers.
 func (d *dataParallel) share() {
 	buffers := d.model().Buffers()
 	for i, r := range d.replicas[1:] {
@@ -75,7 +75,7 @@ func (d *dataParallel) train(ctx context.Context, pass *nn.Pass, b *data.Batch, 
 	return nil
 }
 
-// trainPart computes replica i's gradients: the first one's are added to, the others' are its part alone.
+// trainPart computes replica i's gradients. The first replica's are added to; the others' hold only their part.
 func (d *dataParallel) trainPart(i int, pass *nn.Pass, rows int, factor float32) {
 	r, part, own := d.replicas[i], &d.parts[i], &d.passes[i]
 	if i > 0 {
@@ -116,8 +116,8 @@ func (d *dataParallel) firstNonFinite(pass *nn.Pass, b *data.Batch) string {
 	return d.replicas[0].firstNonFinite(pass, b)
 }
 
-// splitBatch deals b's rows out to parts, in order, as torch.chunk does: equally many to each, and fewer, or none, to the last. The parts
-// are views of b.
+// splitBatch divides b's rows among parts, in order, as torch.chunk does: the same number to each, and fewer, or none, to the last ones.
+// The parts are views of b.
 func splitBatch(parts []data.Batch, b *data.Batch) {
 	each := (b.Rows + len(parts) - 1) / len(parts)
 	for i := range parts {
@@ -139,7 +139,7 @@ func rowsOf[T any](table []T, rows, first, end int) []T {
 	return table[first*width : end*width]
 }
 
-// mix makes a seed out of two that differs where either does (the finalizer of SplitMix64).
+// mix combines two seeds into one that differs if either does (the finalizer of SplitMix64).
 func mix(a, b uint64) uint64 {
 	z := a + 0x9e3779b97f4a7c15*(b+1)
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

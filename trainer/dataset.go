@@ -11,11 +11,11 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// errStopped: a rank was asked to stop before it had its data, so that nothing was done that would have to be saved.
+// errStopped: a rank was asked to stop before it had its data, when there was nothing to save.
 var errStopped = errors.New("stopped before training")
 
-// openData opens the rows of this rank, or gives up when it is asked to stop: it may wait for another process that prepares them, and no
-// collective is under way.
+// openData opens the rows of this rank, and gives up if this rank is asked to stop: opening may wait for another process that prepares the
+// data, and no collective is in progress.
 func (t *trainer) openData(ctx context.Context) (err error) {
 	opening, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -28,20 +28,20 @@ func (t *trainer) openData(ctx context.Context) (err error) {
 	}()
 	t.train, t.eval, err = openData(opening, t.cfg, t.env.WorkDir, t.log)
 	if errors.Is(err, context.Canceled) && context.Cause(opening) == errStopped {
-		t.log.Warn("asked to stop while the data was opened", "err", err)
+		t.log.Warn("asked to stop while opening the data", "err", err)
 		return errStopped
 	}
 	return err
 }
 
-// openData returns the rows to train on and those to evaluate, nil where there are none.
+// openData returns the rows to train on and those to evaluate on, which are nil if there are none.
 func openData(ctx context.Context, cfg Config, workDir string, log *slog.Logger) (train, eval data.Dataset, err error) {
 	whole, err := openWhole(ctx, cfg, workDir, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	if got := lossFor(whole.Spec()); got != cfg.Loss {
-		return nil, nil, fmt.Errorf("loss is %q, and the targets of the data want %q", cfg.Loss, got)
+		return nil, nil, fmt.Errorf("loss is %q, but the targets of the data need %q", cfg.Loss, got)
 	}
 	train = whole
 	if cfg.Data.Train != "" {
@@ -93,7 +93,7 @@ func openWhole(ctx context.Context, cfg Config, workDir string, log *slog.Logger
 		below(workDir, d.Labels)))
 }
 
-// csv is how the CSV file at path is read for a loss.
+// csv returns how to read the CSV file at path for a loss.
 func (d DataConfig) csv(path, loss string) data.CSVConfig {
 	return data.CSVConfig{Path: path, Delimiter: d.Delimiter, Header: d.Header, Targets: d.Target, Regression: loss == "mse"}
 }
@@ -102,10 +102,10 @@ func (d DataConfig) generated(seed uint64) data.GeneratedConfig {
 	return data.GeneratedConfig{Rows: d.Rows, Inputs: d.Inputs, Outputs: d.Outputs, Noise: d.Noise, Seed: seed}
 }
 
-// File is one that a job reads, under its key below [train].
+// File is a file that a job reads, and its key below [train].
 type File struct{ Key, Path string }
 
-// Files are the files that the job names, as they are written there.
+// Files returns the files that the job names, as they are written there.
 func (c Config) Files() []File {
 	var all []File
 	add := func(key, path string) {
@@ -131,7 +131,7 @@ func (c Config) Files() []File {
 	return all
 }
 
-// Overlap are the rows that are both trained on and evaluated; ok is false where there are none, or a range is at fault.
+// Overlap returns the rows that are both trained on and evaluated. ok is false if there are none, or if a range is invalid.
 func (d DataConfig) Overlap() (rows data.Range, ok bool) {
 	train, err := data.ParseRange(d.Train)
 	if err != nil {
@@ -142,11 +142,11 @@ func (d DataConfig) Overlap() (rows data.Range, ok bool) {
 	return rows, err == nil && rows.First < rows.End
 }
 
-// CheckRows tells which ranges of rows go beyond the data, as far as headers of its files say how many rows there are. The error joins one
-// for each, which begins with its key. Files that cannot be read are none of its business.
+// CheckRows returns an error for each range of rows that goes beyond the data, joined, as far as the headers of the data's files say how
+// many rows there are. Each error begins with its key. CheckRows does not report files that cannot be read.
 func (c Config) CheckRows(workDir string) error {
 	whole := c
-	whole.Init = "" // which is no file of the data's
+	whole.Init = "" // not a file of the data
 	var paths []string
 	for _, f := range whole.Files() {
 		paths = append(paths, below(workDir, f.Path))
@@ -164,7 +164,7 @@ func (c Config) CheckRows(workDir string) error {
 	return errors.Join(errs...)
 }
 
-// named adds to an error which keys of the job it is about.
+// named returns a function that adds to an error the keys of the job that it is about.
 func named(keys string) func(data.Dataset, error) (data.Dataset, error) {
 	return func(d data.Dataset, err error) (data.Dataset, error) {
 		if errors.Is(err, vfs.ErrExposed) {

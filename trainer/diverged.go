@@ -13,7 +13,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// badPass is the first pass of this rank whose loss was no number, kept for explainLoss: to look closer at once would spoil what the
+// badPass is the first pass of this rank whose loss was not finite, kept for explainLoss. Looking into it at once would overwrite what the
 // layers keep for Backward, in which other ranks may wait for this one.
 type badPass struct {
 	step  int64 // 0: there was none
@@ -21,7 +21,7 @@ type badPass struct {
 	seed  uint64
 }
 
-// noteLoss keeps the pass that has just been through the model, if its loss is the first that is no number.
+// noteLoss keeps the pass that has just gone through the model, if its loss is the first that is not finite.
 func (t *trainer) noteLoss(loss float64) {
 	if finite(loss) || t.bad.step > 0 {
 		return
@@ -32,14 +32,14 @@ func (t *trainer) noteLoss(loss float64) {
 	}, seed: t.pass.Seed}
 }
 
-// explainLoss ends training after a loss that is no number, on all ranks, with the step in which the first rank had one, and with what
-// the first rank that knows says of it. step is the last that was begun.
+// explainLoss ends training after a loss that is not finite, on all ranks, with the step in which the first rank had one, and with the
+// cause if a rank finds one; the lowest such rank's counts. step is the last step that was begun.
 func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) error {
 	if err := t.divergedInSave(ctx); err != nil {
 		return err
 	}
 	bad := t.bad
-	if bad.step == 0 { // another rank had it, or this stage of a pipeline does not see the loss
+	if bad.step == 0 { // another rank had it, or this stage of a pipeline does not compute the loss
 		bad = badPass{step: step, batch: *t.last, seed: t.pass.Seed}
 	}
 	first := []int64{bad.step}
@@ -47,7 +47,7 @@ func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) err
 		return err
 	}
 	what := fmt.Sprintf("the loss is %v", loss)
-	// Batch normalization over ranks would wait for the others, which may have no reason to look.
+	// Batch normalization over ranks would wait for the others, which may have nothing to look into.
 	pass := nn.Pass{Training: t.batchNorm == nil, BLAS: t.blas, Seed: bad.seed}
 	var own error
 	if fault := t.engine.firstNonFinite(&pass, &bad.batch); fault != "" {
@@ -57,14 +57,14 @@ func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) err
 		return err
 	}
 	if t.env.Comm.Rank() == 0 {
-		own = t.diverged(first[0], what+", of finite outputs")
+		own = t.diverged(first[0], what+", although the outputs are finite")
 	}
 	return mpi.Agree(ctx, t.env.Comm, own, classes...)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// firstNonFiniteOf names the first of layers that makes numbers that are not finite of x; empty: none does.
+// firstNonFiniteOf names the first of layers whose output for x is not finite. It returns "" if there is none.
 func firstNonFiniteOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {
 	if !vec.Finite(x.Data) {
 		return "the inputs hold numbers that are not finite"
@@ -83,7 +83,7 @@ func firstNonFiniteOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string 
 	return ""
 }
 
-// diverged says what is not a number, and what is left.
+// diverged returns an ErrDiverged that says what is not finite and which checkpoint is left.
 func (t *trainer) diverged(step int64, what string) error {
 	left := "there is no checkpoint"
 	if t.saver != nil {
@@ -96,13 +96,13 @@ func (t *trainer) diverged(step int64, what string) error {
 		ErrDiverged, step, t.at.Epoch, what, t.cfg.Optimizer.LR, left)
 }
 
-// inStep tells in which step something went wrong.
+// inStep adds to an error the step in which it happened.
 func inStep(step int64, err error) error { return fmt.Errorf("step %d: %w", step, err) }
 
-// exponent is the bits of a float32 that are all set where it is not finite.
+// exponent is the bits of a float32 that are all set if it is not finite.
 const exponent = 0x7f800000
 
-// checkSaved refuses to save a state that no training can go on from. data are float32s, little-endian; the Saver says of which array.
+// checkSaved refuses to save a state that is not finite. data are float32s, little-endian; the Saver adds the name of the array.
 func (t *trainer) checkSaved(_ string, data []byte) error {
 	for ; len(data) >= 4; data = data[4:] {
 		if bits := binary.LittleEndian.Uint32(data); bits&exponent == exponent {

@@ -108,17 +108,17 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"init is missing":        {func(c *Config) { c.Init = "nowhere" }, []string{"init: ", "nowhere", "no such file"}},
-		"init is no safetensors": {func(c *Config) { c.Init = "text" }, []string{"init: ", filepath.Join(dir, "text")}},
-		"init lacks a parameter": {func(c *Config) { c.Init = "less" }, []string{"init: ", "less", "it has no 0.bias"}},
-		"init has one more":      {func(c *Config) { c.Init = "more" }, []string{"init: ", "more", "the model has no 1.weight"}},
+		"init is missing":         {func(c *Config) { c.Init = "nowhere" }, []string{"init: ", "nowhere", "no such file"}},
+		"init is not safetensors": {func(c *Config) { c.Init = "text" }, []string{"init: ", filepath.Join(dir, "text")}},
+		"init lacks a parameter":  {func(c *Config) { c.Init = "less" }, []string{"init: ", "less", "the file has no 0.bias"}},
+		"init has one more":       {func(c *Config) { c.Init = "more" }, []string{"init: ", "more", "the model has no 1.weight"}},
 		"init has another shape": {func(c *Config) { c.Init = "other" },
 			[]string{"init: ", "0.bias is [2 1] in the file and [2] in the model"}},
-		"init has a name twice": {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "it has 0.weight twice"}},
+		"init has a name twice": {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "the file has 0.weight twice"}},
 		"init is turned": {func(c *Config) { c.Init = "turned" },
 			[]string{"init: ", "0.weight is [4 2] in the file and [2 4] in the model"}},
 		"BLAS is missing": {func(c *Config) { c.BLAS = "./nowhere.so" }, []string{"blas: ", filepath.Join(dir, "nowhere.so")}},
-		"BLAS is no library": {func(c *Config) { c.BLAS = "./library.so" },
+		"BLAS is not a library": {func(c *Config) { c.BLAS = "./library.so" },
 			[]string{"blas: ", filepath.Join(dir, "library.so"), `"go"`}},
 		"fewer targets": {func(c *Config) { c.Data.InputFile = "short.npy" },
 			[]string{"short.npy has 11 rows and", "data.inputs and data.targets"}},
@@ -127,18 +127,19 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 		"a negative label": {func(c *Config) { classes(c); c.Data.TargetFile = "negative.npy" },
 			[]string{"negative.npy: label -1 of row 11 is out of range"}},
 		"classes without a loss": {func(c *Config) { c.Data.TargetFile = "classes.npy" },
-			[]string{`loss is "mse", and the targets of the data want "cross_entropy"`}},
+			[]string{`loss is "mse", but the targets of the data need "cross_entropy"`}},
 		"numbers without a loss": {func(c *Config) { c.Loss = "cross_entropy" },
-			[]string{`loss is "cross_entropy", and the targets of the data want "mse"`}},
-		"a text is too short": {func(c *Config) { text(c, "text") }, []string{"10 bytes, a row of context 10 takes 11", "data.path"}},
+			[]string{`loss is "cross_entropy", but the targets of the data need "mse"`}},
+		"a text is too short": {func(c *Config) { text(c, "text") }, []string{"10 bytes, but a row of context 10 takes 11", "data.path"}},
 		"a text is empty":     {func(c *Config) { text(c, "empty") }, []string{"read text: ", "empty"}},
 		"fewer texts than ranks": {func(c *Config) { text(c, "text"); c.Model.Context = 4 },
 			[]string{"2 rows to train on are too few for 4 ranks"}},
 		"images are too small": {func(c *Config) { classes(c); c.Data.InputFile, c.Model.Kind = "images.npy", "cnn" },
 			[]string{"stage 2 halves an image of 1 x 3", "use fewer stages, or larger images"}},
-		"rows are no images": {func(c *Config) { classes(c); c.Model.Kind = "cnn" },
-			[]string{`model.kind is "cnn", and the rows are no images`}},
-		"a pipeline is too long":  {func(c *Config) { c.Pipeline = 4 }, []string{"pipeline is 4, and the model has 1 layers to split"}},
+		"rows are not images": {func(c *Config) { classes(c); c.Model.Kind = "cnn" },
+			[]string{`model.kind is "cnn", but the rows are not images`}},
+		"a pipeline is too long": {func(c *Config) { c.Pipeline = 4 },
+			[]string{"pipeline is 4, but the model has only 1 layers to split"}},
 		"a pipeline is left over": {func(c *Config) { c.Pipeline = 3 }, []string{"4 ranks do not divide into pipelines of 3", "pipeline"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 	}
 }
 
-// What only one rank has got wrong is told to all.
+// An error of one rank is returned on all.
 func TestABadFileOfOneRankEndsAll(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "weights"), nil, 0o600); err != nil {
@@ -257,8 +258,8 @@ func TestTheLayerThatOverflowsInTheFirstPassIsNamed(t *testing.T) {
 // No stage of a pipeline has the whole model, and still a file with more than that is none of it.
 func TestPipelineRefusesAFileOfAnotherModel(t *testing.T) {
 	for name, tensor := range map[string]checkpoint.Tensor{
-		"the model has no 99.weight": checkpoint.Float32Tensor("99.weight", []int{2}, []float32{1, 2}),
-		"it has 0.weight twice":      checkpoint.Float32Tensor("module.0.weight", []int{9, 5}, normals(1, 45)),
+		"the model has no 99.weight":  checkpoint.Float32Tensor("99.weight", []int{2}, []float32{1, 2}),
+		"the file has 0.weight twice": checkpoint.Float32Tensor("module.0.weight", []int{9, 5}, normals(1, 45)),
 	} {
 		for _, stages := range []int{1, 2, 3} {
 			dir, cfg := t.TempDir(), deepJob()

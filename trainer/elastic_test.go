@@ -17,7 +17,7 @@ import (
 // unitRows is how many rows markedJob has: a prime number, which no number of ranks divides.
 const unitRows = 23
 
-// markedJob is a job whose checkpoints tell which rows were trained on: input i of row i is 1 and all others are 0, so that a step of
+// markedJob is a job whose checkpoints show which rows were trained on: input i of row i is 1 and all others are 0, so that a step of
 // one linear layer, without momentum, changes weight i if row i is in it, and no other row's.
 func markedJob(t testing.TB) (dir string, cfg Config) {
 	t.Helper()
@@ -168,7 +168,7 @@ func TestZeroMayComeAndGo(t *testing.T) {
 			}
 			last = goOn(t, c, world, cfg, "", k)
 		}
-		// The order of tensors tells who had them.
+		// The order of tensors shows which rank had them.
 		slices.SortFunc(last.state.Tensors, func(a, b checkpoint.Tensor) int { return strings.Compare(a.Name, b.Name) })
 		return last.state
 	}

@@ -12,25 +12,26 @@ import (
 
 // An engine computes with the rank's part of the model: the whole of it, several replicas of it, or a stage of a pipeline.
 type engine interface {
-	// model is what of the model this rank trains.
+	// model returns the part of the model that this rank trains.
 	model() *nn.Sequential
 
 	// train adds the gradient of b's mean loss, times factor, to the gradients of model. b may have no rows. Once the loss is known,
-	// and before the last gradients are, it calls begin with it; these it computes with pass. A stage that does not see the loss gives 0.
+	// and before the last gradients are computed, it calls begin with the loss; it computes those with pass. A stage that does not compute
+	// the loss passes 0.
 	train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error
 
-	// score evaluates b's rows. A stage that does not see the outputs gives the zero score.
+	// score evaluates b's rows. A stage that does not compute the outputs returns the zero score.
 	score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error)
 
-	// firstNonFinite names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty:
-	// none.
+	// firstNonFinite names the first layer of this rank whose output is not finite, for b or for its last input from b. It returns "" if
+	// there is none.
 	firstNonFinite(pass *nn.Pass, b *data.Batch) string
 }
 
-// score is what a model does on rows that it is not trained on.
+// score is the result of a model on rows that it is not trained on.
 type score struct {
 	loss  float64 // sum over rows of their mean losses
-	right int     // labels that it predicts
+	right int     // number of labels predicted right
 }
 
 // replica is a copy of the model with its loss, the engine of mode "ddp".
@@ -68,18 +69,18 @@ func scoreOf(y nn.Matrix, b *data.Batch, loss lossFunc) score {
 	return score{loss: mean * float64(b.Rows), right: countRight(y, b)}
 }
 
-// scale is dy *= factor, for nothing where that changes nothing.
+// scale multiplies dy by factor. It does nothing if factor is 1.
 func scale(dy nn.Matrix, factor float32) {
 	if factor != 1 {
 		vec.Scale(dy.Data, factor)
 	}
 }
 
-// openBLAS finds what computes the matrix products.
+// openBLAS opens the library that computes matrix products.
 func (t *trainer) openBLAS() error {
 	threads := max(1, t.env.Threads)
 	if t.cfg.Mode == "dp" {
-		threads = 1 // of each replica
+		threads = 1 // for each replica
 	}
 	library, info, err := blas.Open(blas.Config{Library: t.libraryPath(), Threads: threads, Dirs: t.env.LibraryDirs})
 	if err != nil {
@@ -100,7 +101,7 @@ func (t *trainer) openBLAS() error {
 	return nil
 }
 
-// advise tells rank 0's user of a faster library, where the model is large enough for the products to matter.
+// advise recommends a faster library, on rank 0, if the model is large enough for matrix products to matter.
 func (t *trainer) advise(model *nn.Sequential) {
 	const few = 4096 // parameters: a step takes no longer than its collectives
 	count := 0
@@ -112,7 +113,7 @@ func (t *trainer) advise(model *nn.Sequential) {
 	}
 }
 
-// libraryPath is what blas names: a path is relative to the job's workdir, where it has a slash; else the loader knows it.
+// libraryPath returns the path that blas names. With a slash it is relative to the job's workdir; otherwise the loader searches for it.
 func (t *trainer) libraryPath() string {
 	if strings.Contains(t.cfg.BLAS, "/") {
 		return below(t.env.WorkDir, t.cfg.BLAS)
@@ -120,7 +121,7 @@ func (t *trainer) libraryPath() string {
 	return t.cfg.BLAS
 }
 
-// newEngine makes what computes this rank's part of the gradients.
+// newEngine makes the engine that computes this rank's part of the gradients.
 func (t *trainer) newEngine() (engine, error) {
 	whole, err := t.newReplica()
 	if err != nil {
@@ -160,8 +161,8 @@ func (t *trainer) newReplica() (*replica, error) {
 	return &replica{layers: layers, loss: newLoss(t.cfg.Loss), inputs: t.train.Spec().Inputs}, nil
 }
 
-// newStage makes this rank's stage of a pipeline. Each copy of it is cut out of a whole model, which all ranks draw alike, and shares the
-// memory of the first: the rest of the model is not kept.
+// newStage makes this rank's stage of a pipeline. Each copy of the stage is cut out of a whole model, which all ranks initialize alike, and
+// shares the memory of the first copy; the rest of the model is dropped.
 func (t *trainer) newStage(whole *replica) (engine, error) {
 	bounds := boundaries(whole.layers, whole.inputs)
 	at, err := splitIntoStages(whole.layers, bounds, t.cfg.Pipeline)
@@ -182,7 +183,7 @@ func (t *trainer) newStage(whole *replica) (engine, error) {
 	}
 }
 
-// replicas is how many each rank has in mode "dp".
+// replicas returns how many replicas each rank has in mode "dp".
 func (t *trainer) replicas() int {
 	if t.cfg.Replicas > 0 {
 		return t.cfg.Replicas
@@ -190,7 +191,7 @@ func (t *trainer) replicas() int {
 	return max(1, t.env.Threads)
 }
 
-// microBatches is how many parts a pipeline cuts a batch into.
+// microBatches returns how many parts a pipeline cuts a batch into.
 func (t *trainer) microBatches() int {
 	if t.cfg.MicroBatches > 0 {
 		return t.cfg.MicroBatches
@@ -214,7 +215,7 @@ func newLoss(name string) lossFunc {
 	}
 }
 
-// countRight is how many rows of logits are largest at their label.
+// countRight returns in how many rows of logits the label has the largest one.
 func countRight(logits nn.Matrix, b *data.Batch) int {
 	n := 0
 	for i, label := range b.Labels {

@@ -57,7 +57,7 @@ func TestLossScaleFallsUntilGradientsFit(t *testing.T) {
 	}
 }
 
-// sameValues tells whether two states have the same parameters.
+// sameValues reports whether two states have the same parameters.
 func sameValues(t *testing.T, a, b *checkpoint.State) bool {
 	t.Helper()
 	for _, tensor := range a.Tensors {

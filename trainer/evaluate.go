@@ -8,16 +8,16 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// evaluation is what a model does on rows that it is not trained on.
+// evaluation is the result of a model on the evaluation rows.
 type evaluation struct {
 	done     bool
-	step     int64   // after which it was
+	step     int64   // the step after which it was made
 	loss     float64 // mean over the rows
 	accuracy float64 // share of labels predicted right; 0 for regression
 }
 
-// evaluate goes through the evaluation rows, where there are any, each on one replica, and keeps the checkpoint of the best
-// evaluation where that is asked for. If the ranks agree to stop before it is over, it counts for nothing and is due again.
+// evaluate scores the evaluation rows, if there are any, each on one replica, and keeps the checkpoint of the best
+// evaluation if that is configured. If the ranks agree to stop before it is complete, it is discarded and due again.
 func (t *trainer) evaluate(ctx context.Context) (stopped bool, err error) {
 	t.at.EvalDue = false
 	if t.eval == nil {
@@ -49,9 +49,9 @@ func (t *trainer) evaluate(ctx context.Context) (stopped bool, err error) {
 	return false, t.save(ctx, false) // for the policy to choose from
 }
 
-// scoreRows adds up, over all ranks, the losses of the evaluation rows and the labels that are predicted right.
+// scoreRows adds up, over all ranks, the losses of the evaluation rows and the labels predicted right.
 func (t *trainer) scoreRows(ctx context.Context) (sums []float64, stopped bool, err error) {
-	if err := t.ddp.SyncBuffers(ctx); err != nil { // those that a checkpoint would hold
+	if err := t.ddp.SyncBuffers(ctx); err != nil { // use those that a checkpoint would hold
 		return nil, false, err
 	}
 	pass := nn.Pass{BLAS: t.blas}
@@ -82,7 +82,7 @@ func (t *trainer) scoreRows(ctx context.Context) (sums []float64, stopped bool, 
 	return sums, false, mpi.AllReduce(ctx, t.env.Comm, sums, mpi.Sum)
 }
 
-// keepBest saves a checkpoint that stays, if this evaluation is the best.
+// keepBest saves a checkpoint that is pinned, if this evaluation is the best.
 func (t *trainer) keepBest(ctx context.Context) error {
 	value, better := t.evaluation.loss, false
 	switch t.cfg.Evaluate.Best {
@@ -95,7 +95,7 @@ func (t *trainer) keepBest(ctx context.Context) error {
 		better = value < t.at.Best.Value
 	}
 	if t.at.Best.Last == t.at.Step {
-		return nil // counted before the checkpoint that was resumed from
+		return nil // counted before the checkpoint that this attempt resumed from
 	}
 	t.at.Best.Last = t.at.Step
 	if t.at.Best.Step > 0 && !better {
@@ -103,8 +103,8 @@ func (t *trainer) keepBest(ctx context.Context) error {
 		return nil
 	}
 	t.at.Best = best{Of: t.bestOf(), Step: t.at.Step, Value: value, Last: t.at.Step}
-	return t.save(ctx, true) // one of this step that is there already does not know that it is the best
+	return t.save(ctx, true) // an existing checkpoint of this step does not record that it is the best
 }
 
-// bestOf is what evaluations are compared by. Where a job that goes on compares by another, there is no best yet.
+// bestOf returns what evaluations are compared by. If a resumed job compares by something else, there is no best yet.
 func (t *trainer) bestOf() string { return t.cfg.Evaluate.Best + " of " + t.cfg.Data.Eval }

@@ -15,9 +15,9 @@ import (
 	"ddpbatch/trainer/ddp"
 )
 
-// facts are what must stay the same for a resumed run to go on with what it had, by the names that users know them by. Epochs, the
-// learning rate and its schedule are not among them: whoever changes those wants other steps. Nor are paths, which may
-// move, nor what says how ranks work together: a run may go on with other ranks.
+// facts are what must stay the same for a run to be resumed, under the names that users know. Epochs, the
+// learning rate and its schedule are not among them: a user who changes those wants other steps. Nor are paths, which may
+// change, nor how ranks work together: a run may be resumed with other ranks.
 type facts map[string]string
 
 func factsOf(ctx context.Context, cfg Config, train data.Dataset) (facts, error) {
@@ -26,7 +26,7 @@ func factsOf(ctx context.Context, cfg Config, train data.Dataset) (facts, error)
 	f["inputs of a row"] = fmt.Sprint(spec.Inputs)
 	f["outputs of a row"] = fmt.Sprint(spec.Outputs + spec.Classes)
 	if cfg.Data.Kind != "generated" {
-		// Files may change under their names. Half of the hash is plenty against accidents.
+		// Files may change under their names. Half of the hash is enough to detect accidents.
 		sum, err := data.Digest(ctx, train)
 		if err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func factsOf(ctx context.Context, cfg Config, train data.Dataset) (facts, error)
 	return f, nil
 }
 
-// configFacts are those of the facts that the job's data are not needed for.
+// configFacts returns the facts that do not depend on the job's data.
 func configFacts(cfg Config) facts {
 	f := facts{
 		"batch_size":     fmt.Sprint(cfg.BatchSize),
@@ -60,8 +60,8 @@ func configFacts(cfg Config) facts {
 	return f
 }
 
-// Fits tells whether a job with cfg can go on from c, as far as its data are not needed for that. An error that matches [ErrMismatch] names
-// what differs.
+// Fits returns an error that matches [ErrMismatch] if a job with cfg cannot resume from c, as far as that is known without the job's data.
+// The error names what differs.
 func Fits(cfg Config, c *checkpoint.Checkpoint) error {
 	var saved facts
 	if err := readValue(c, keyFacts, &saved); err != nil {
@@ -72,7 +72,7 @@ func Fits(cfg Config, c *checkpoint.Checkpoint) error {
 	return own.fits(saved)
 }
 
-// fits returns an ErrMismatch where f and what was saved are not the same.
+// fits returns an ErrMismatch if f and what was saved are not the same.
 func (f facts) fits(saved facts) error {
 	if d := f.differences(saved, "in the checkpoint"); d != "" {
 		return fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
@@ -113,16 +113,17 @@ func (f facts) addOptimizer(o OptimizerConfig) {
 	f["optimizer.eps"] = fmt.Sprint(o.Eps)
 }
 
-// digest is a hash of f in hexadecimal.
+// digest returns a hash of f in hexadecimal.
 func (f facts) digest() string {
 	text, err := json.Marshal(f) // with its keys in order
 	if err != nil {
-		panic("trainer: a map of strings has no JSON")
+		panic("trainer: encode a map of strings: " + err.Error())
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// differences names what f and other, which is there, do not have in common, in the order of the names; empty: nothing.
+// differences lists the entries in which f and other differ, in the order of their names. there says where other is. It returns "" if they
+// are the same.
 func (f facts) differences(other facts, there string) string {
 	names := maps.Clone(f)
 	maps.Copy(names, other)
@@ -142,7 +143,8 @@ func orNone(s string) string {
 	return s
 }
 
-// agreeOnJob returns an error, on every rank, unless all have the same job and the same data. It names what differs, and on which rank.
+// agreeOnJob returns an error, on every rank, unless all ranks have the same job and the same data. It names what differs, and on which
+// rank.
 func (t *trainer) agreeOnJob(ctx context.Context) error {
 	job, err := t.describe(ctx)
 	if err != nil {
@@ -170,7 +172,7 @@ func (t *trainer) agreeOnJob(ctx context.Context) error {
 	return mpi.Agree(ctx, comm, own, classes...)
 }
 
-// describe is all that ranks must have in common, by the names that users know it by.
+// describe returns everything that must be the same on all ranks, under the names that users know.
 func (t *trainer) describe(ctx context.Context) (facts, error) {
 	text, err := json.Marshal(t.cfg)
 	if err != nil {

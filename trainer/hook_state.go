@@ -11,7 +11,7 @@ import (
 	"ddpbatch/trainer/internal/vec"
 )
 
-// hookState is what the communication hook keeps on this replica.
+// hookState returns what the communication hook keeps on this replica.
 func (t *trainer) hookState() []ddp.State {
 	if t.hook == nil {
 		return nil
@@ -19,8 +19,8 @@ func (t *trainer) hookState() []ddp.State {
 	return t.hook.State()
 }
 
-// hookOwner is who saves what a hook keeps: this replica, all of whose stages share what is of the whole model. A stage without parameters
-// has never used it.
+// hookOwner returns who saves what a hook keeps: this replica, or all of its stages together if it is of the whole model. A stage without
+// parameters has never used the hook.
 func (t *trainer) hookOwner(s ddp.State) owner {
 	switch {
 	case !s.Whole || t.topology.pipelineGroup == nil:
@@ -37,7 +37,7 @@ func (t *trainer) copyHookState() {
 	}
 }
 
-// hookBytes is the memory of those copies.
+// hookBytes returns the memory of the copies that copyHookState makes.
 func (t *trainer) hookBytes() (n int64) {
 	for _, c := range t.hookCopies {
 		n += 4 * int64(len(c))
@@ -47,12 +47,12 @@ func (t *trainer) hookBytes() (n int64) {
 
 const hookPrefix = "ddp."
 
-// hookName is the name of what a communication hook keeps on one replica alone.
+// hookName returns the checkpoint's name of what a communication hook keeps on one replica.
 func hookName(replica int, name string) string {
 	return hookPrefix + strconv.Itoa(replica) + "." + name
 }
 
-// parseHookName is the reverse.
+// parseHookName is the inverse of hookName.
 func parseHookName(s string) (replica int, name string, ok bool) {
 	s, ok = strings.CutPrefix(s, hookPrefix)
 	if !ok {
@@ -63,8 +63,9 @@ func parseHookName(s string) (replica int, name string, ok bool) {
 	return replica, name, err == nil && replica >= 0 && replica < maxRanks
 }
 
-// readResiduals hands out what communication hooks have kept on each replica when there are other replicas now: every one gets the mean
-// of what the old ones had, so that nothing is lost that was not sent yet. What was the same on all, such as a count of steps, stays.
+// readResiduals distributes what communication hooks have kept on each replica if the number of replicas has changed: each new replica gets
+// the mean of what the old ones had, so that nothing that was not sent yet is lost. What was the same on all, such as a count of steps,
+// stays.
 func (t *trainer) readResiduals(ctx context.Context, c *checkpoint.Checkpoint, saved tensors) error {
 	replicas := saved.replicas()
 	for _, own := range t.hookState() {
@@ -83,14 +84,14 @@ func (t *trainer) readResiduals(ctx context.Context, c *checkpoint.Checkpoint, s
 			vec.Add(own.Value, one)
 			count++
 		}
-		for i, v := range own.Value { // divided, as what is the same on all must stay so
+		for i, v := range own.Value { // divide, because what is the same on all replicas must stay so
 			own.Value[i] = float32(float64(v) / float64(max(1, count)))
 		}
 	}
 	return nil
 }
 
-// replicas is how many replicas a checkpoint holds the hooks' state of.
+// replicas returns from how many replicas a checkpoint holds the hooks' state.
 func (s tensors) replicas() int {
 	n := 0
 	for name := range s {

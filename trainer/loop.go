@@ -29,32 +29,32 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-// trainEpochs trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to
-// a stop that the ranks have agreed on.
+// trainEpochs trains from where setUp left off to the end of the last epoch, to max_steps, until the evaluations have stopped improving, or
+// until a stop that the ranks have agreed on.
 func (t *trainer) trainEpochs(ctx context.Context) (stopped bool, err error) {
 	for t.at.Epoch < t.cfg.Epochs && !t.stoppedImproving() && !t.reachedMaxSteps() {
 		if stopped, err := t.trainEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
 		if t.stepsLeft() > 0 {
-			break // the evaluations get no better, or max_steps is reached
+			break // the evaluations have stopped improving, or max_steps is reached
 		}
 		if stopped, err := t.endEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
 		if t.lastEpoch() || t.reachedMaxSteps() {
-			break // at its end, from where a job with more of them goes on
+			break // stay at the epoch's end: a job with more epochs resumes from there
 		}
 		t.at = t.at.nextEpoch()
 	}
 	return false, nil
 }
 
-// trainEpoch takes the steps of an epoch that are left. It says whether the ranks agreed to stop
+// trainEpoch takes the remaining steps of an epoch. stopped reports whether the ranks agreed to stop
 // before the run's last step.
 func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 	t.beginEpoch()
-	if t.at.EvalDue && t.stepsLeft() > 0 { // an evaluation was broken off
+	if t.at.EvalDue && t.stepsLeft() > 0 { // an evaluation was interrupted
 		if stopped, err := t.evaluate(ctx); err != nil || stopped {
 			return stopped, err
 		}
@@ -80,8 +80,8 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 
 // step trains on the next rows of every rank.
 //
-// The gradient is that of the mean loss of all rows of the step on all ranks. A rank has them in
-// several passes where it accumulates; each counts by the rows that it has, which may be none.
+// The gradient is that of the mean loss of all rows of the step on all ranks. A rank that accumulates computes it in
+// several passes; each is weighted by its number of rows, which may be 0.
 func (t *trainer) step(ctx context.Context) error {
 	start, alone := t.now(), t.stepsAlone()
 	t.inputTime = 0
@@ -99,7 +99,7 @@ func (t *trainer) step(ctx context.Context) error {
 		b := t.nextBatch()
 		t.pass.Seed = t.seedOf(i)
 		t.share = float64(b.Rows) / float64(rows)
-		factor := t.lossScale() * float32(t.share*float64(t.topology.replicas)) // ddp divides by the replicas
+		factor := t.lossScale() * float32(t.share*float64(t.topology.replicas)) // ddp divides by the number of replicas
 		t.lastPass = i == passes-1
 		if err := t.engine.train(ctx, &t.pass, b, factor, t.onLoss); err != nil {
 			return inStep(t.at.Step+1, err)
@@ -108,7 +108,8 @@ func (t *trainer) step(ctx context.Context) error {
 	if err := t.finishSums(ctx); err != nil {
 		return inStep(t.at.Step+1, err)
 	}
-	// It is NaN if any rank's loss is, so that all ranks end here together; those that step alone do when they average their parameters.
+	// The sum is NaN if any rank's loss is, so that all ranks end here together. With local SGD they end when they average their
+	// parameters.
 	loss := t.sums[lossSum]
 	if !finite(loss) && !alone {
 		return t.explainLoss(ctx, t.at.Step+1, loss)
@@ -124,7 +125,7 @@ func (t *trainer) step(ctx context.Context) error {
 	return nil
 }
 
-// update takes the optimizer's step, where the gradients allow one.
+// update takes the optimizer's step, if the gradients are finite.
 func (t *trainer) update(ctx context.Context) error {
 	finite, err := t.unscale(ctx)
 	if err != nil || !finite {
@@ -137,7 +138,7 @@ func (t *trainer) update(ctx context.Context) error {
 	return t.optimizer.step(ctx)
 }
 
-// afterStep does what belongs between two steps. It says whether the ranks agreed to stop in the middle of an evaluation.
+// afterStep does what is due between two steps. stopped reports whether the ranks agreed to stop in the middle of an evaluation.
 func (t *trainer) afterStep(ctx context.Context) (stopped bool, err error) {
 	if err := t.averageParameters(ctx); err != nil {
 		return false, inStep(t.at.Step, err)
@@ -154,13 +155,13 @@ func (t *trainer) afterStep(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// evaluatesAtEpochEnd tells whether there is an evaluation at the end of the epoch.
+// evaluatesAtEpochEnd reports whether there is an evaluation at the end of the epoch.
 func (t *trainer) evaluatesAtEpochEnd() bool {
 	every := t.cfg.Evaluate.EveryEpochs
 	return t.at.EvalDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0)
 }
 
-// endEpoch evaluates, where that is asked for, and reports how the epoch went.
+// endEpoch evaluates, if that is due, and reports the epoch.
 func (t *trainer) endEpoch(ctx context.Context) (stopped bool, err error) {
 	if t.evaluatesAtEpochEnd() {
 		if stopped, err := t.evaluate(ctx); err != nil || stopped {
@@ -171,20 +172,21 @@ func (t *trainer) endEpoch(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// dealEpoch deals out the rows of the epoch that have not been trained on.
+// dealEpoch distributes the rows of the epoch that have not been trained on.
 func (t *trainer) dealEpoch() {
 	t.dealtBefore = t.at.Rows
 	t.sampler.SetEpoch(t.at.Epoch, t.at.Rows)
 }
 
-// beginEpoch deals the rows out and has the first of them read.
+// beginEpoch distributes the rows and begins to read the first of them.
 func (t *trainer) beginEpoch() {
 	t.dealEpoch()
 	t.loader.Begin(t.sampler.Indices(), t.cfg.BatchSize)
 	t.announceEpoch()
 }
 
-// nextBatch is this replica's rows of the next pass. There are none left where rows do not divide evenly and others have one more.
+// nextBatch returns this replica's rows of the next pass. It may have none, if the rows do not divide evenly and other replicas have one
+// more.
 func (t *trainer) nextBatch() *data.Batch {
 	began := time.Now()
 	if t.last = t.loader.Next(); t.last == nil {
@@ -194,12 +196,12 @@ func (t *trainer) nextBatch() *data.Batch {
 	return t.last
 }
 
-// rowsPerStep is how many rows all ranks together train on in a step; the last one of an epoch may have fewer.
+// rowsPerStep returns how many rows all ranks together train on in a step. The last step of an epoch may have fewer.
 func (t *trainer) rowsPerStep() int {
 	return t.cfg.BatchSize * t.cfg.Accumulate * t.topology.replicas
 }
 
-// rowsPerEpoch is how many rows all ranks together are dealt in a whole epoch.
+// rowsPerEpoch returns how many rows all ranks together get in a whole epoch.
 func (t *trainer) rowsPerEpoch() int {
 	rows, world := t.train.Len(), t.topology.replicas
 	switch t.cfg.Data.Remainder {
@@ -211,39 +213,39 @@ func (t *trainer) rowsPerEpoch() int {
 	return rows
 }
 
-// rowsLeft is how many rows of the epoch all ranks together have not been dealt yet.
+// rowsLeft returns how many rows of the epoch all ranks together have not been given yet.
 func (t *trainer) rowsLeft() int { return t.sampler.Total() - (t.at.Rows - t.dealtBefore) }
 
-// stepsLeft is how many steps of the epoch are left.
+// stepsLeft returns how many steps of the epoch are left.
 func (t *trainer) stepsLeft() int { return ceil(t.rowsLeft(), t.rowsPerStep()) }
 
-// totalSteps is how many steps the run has, those before a resume included, which may have been with another number of ranks.
+// totalSteps returns how many steps the run has, including those before a resume, which may have been with another number of ranks.
 func (t *trainer) totalSteps() int64 {
-	if t.at.Epoch >= t.cfg.Epochs { // a job that goes on with fewer epochs than it has behind it
+	if t.at.Epoch >= t.cfg.Epochs { // a job was resumed with fewer epochs than it had done
 		return t.at.Step
 	}
 	later := int64(t.cfg.Epochs - 1 - t.at.Epoch)
 	steps := t.at.Step + int64(t.stepsLeft()) + later*int64(ceil(t.rowsPerEpoch(), t.rowsPerStep()))
 	if most := int64(t.cfg.MaxSteps); most > 0 && most < steps {
-		return max(most, t.at.Step) // a job may go on with fewer than it has behind it, here too
+		return max(most, t.at.Step) // a job may be resumed with fewer steps than it had done, too
 	}
 	return steps
 }
 
 func (t *trainer) lastEpoch() bool { return t.at.Epoch >= t.cfg.Epochs-1 }
 
-// stoppedImproving tells whether the evaluations have stopped getting better.
+// stoppedImproving reports whether the evaluations have stopped getting better.
 func (t *trainer) stoppedImproving() bool {
 	patience := t.cfg.Evaluate.Patience
 	return patience > 0 && t.at.Best.Since >= patience
 }
 
-// reachedMaxSteps tells whether the run has had as many steps as max_steps lets it have.
+// reachedMaxSteps reports whether the run has taken max_steps steps.
 func (t *trainer) reachedMaxSteps() bool {
 	return t.cfg.MaxSteps > 0 && t.at.Step >= int64(t.cfg.MaxSteps)
 }
 
-// seedOf is what the i-th pass of the step draws random numbers from: no other step, replica or pass has the same.
+// seedOf returns the seed of random numbers in the i-th pass of the step. It is different for every step, replica and pass.
 func (t *trainer) seedOf(i int) uint64 {
 	return mix(mix(mix(t.cfg.Seed, uint64(t.at.Step)), uint64(t.topology.replica)), uint64(i))
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 )
 
-// metricsEvery is how many steps a line of metrics covers; an epoch's last may cover fewer.
+// metricsEvery is how many steps a line of metrics covers. The last line of an epoch may cover fewer.
 const metricsEvery = 10
 
 // metrics is one line for programs. Times and rates are those of the steps alone, without checkpoints and
@@ -15,24 +15,24 @@ type metrics struct {
 	Step        int64    `json:"step"`
 	Steps       int64    `json:"steps"` // in the whole run
 	Epoch       int      `json:"epoch"`
-	Loss        *float64 `json:"loss,omitempty"`       // mean over the steps since the line before; of a line about no steps: that line's
-	EpochLoss   *float64 `json:"epoch_loss,omitempty"` // mean over all steps of the epoch, once it is over
+	Loss        *float64 `json:"loss,omitempty"`       // mean over the steps since the line before; without such steps, that line's loss
+	EpochLoss   *float64 `json:"epoch_loss,omitempty"` // mean over all steps of the epoch, once it has ended
 	LR          float64  `json:"lr"`                   // of the last step
 	SamplesPerS float64  `json:"samples_per_s"`        // of all ranks together
-	CommShare   float64  `json:"comm_share"`           // of the time, with nothing else going on, 0 to 1
-	Overlap     float64  `json:"overlap"`              // of the communication, while gradients were computed, 0 to 1
-	LeftS       float64  `json:"left_s"`               // seconds that the run's other steps take, at this epoch's rate
+	CommShare   float64  `json:"comm_share"`           // share of the time in which the rank only communicated, 0 to 1
+	Overlap     float64  `json:"overlap"`              // share of the communication that ran while gradients were computed, 0 to 1
+	LeftS       float64  `json:"left_s"`               // seconds that the run's remaining steps will take, at this epoch's rate
 	LossScale   float32  `json:"loss_scale,omitempty"` // with float16
 	EvalLoss    *float64 `json:"eval_loss,omitempty"`
 	Accuracy    *float64 `json:"accuracy,omitempty"` // 0 to 1; for classification
 
 	// Of the newest checkpoint, in the first line after its commit.
 	SaveS      *float64 `json:"save_s,omitempty"`       // from when it was due until it was durable
-	SaveStallS *float64 `json:"save_stall_s,omitempty"` // of that, training stood still
+	SaveStallS *float64 `json:"save_stall_s,omitempty"` // the part of that in which training stood still
 	SaveBytes  *int64   `json:"save_bytes,omitempty"`   // on disk
-	SaveRatio  *float64 `json:"save_ratio,omitempty"`   // of that to the bytes of the state
+	SaveRatio  *float64 `json:"save_ratio,omitempty"`   // save_bytes divided by the bytes of the state
 
-	// Its phases, in seconds. Rank 0's, of save_stall_s; the slowest rank's; and rank 0's.
+	// The phases of the save, in seconds: two of save_stall_s on rank 0, three on the slowest rank, and one on rank 0.
 	SaveWaitS   *float64 `json:"save_wait_s,omitempty"`   // for the save before it
 	SaveCopyS   *float64 `json:"save_copy_s,omitempty"`   // to copy the state
 	SaveEncodeS *float64 `json:"save_encode_s,omitempty"` // waiting for the encoders
@@ -40,15 +40,15 @@ type metrics struct {
 	SaveSyncS   *float64 `json:"save_sync_s,omitempty"`   // in fsync, close and rename
 	SaveCommitS *float64 `json:"save_commit_s,omitempty"` // manifest and retention
 
-	// Of the checkpoint that the attempt goes on from, in its first line, by rank 0's clock.
-	ResumeStep  *int64   `json:"resume_step,omitempty"`   // that it had done
-	ResumeFindS *float64 `json:"resume_find_s,omitempty"` // to find it, and to make sure that all ranks can go on from it
-	ResumeLoadS *float64 `json:"resume_load_s,omitempty"` // to read what a rank needs of it, every byte checked
+	// About the checkpoint that the attempt resumed from, in its first line, by rank 0's clock.
+	ResumeStep  *int64   `json:"resume_step,omitempty"`   // the checkpoint's step
+	ResumeFindS *float64 `json:"resume_find_s,omitempty"` // to find it, and to check that all ranks can resume from it
+	ResumeLoadS *float64 `json:"resume_load_s,omitempty"` // to read what a rank needs of it, with every byte checked
 	ResumeBytes *int64   `json:"resume_bytes,omitempty"`  // on disk
 }
 
-// writeMetrics writes, on rank 0, a line about the steps since the last one and what e says, if
-// there is either.
+// writeMetrics writes, on rank 0, a line about the steps since the last one, about e, and about a new save, if there is
+// any of these.
 func (t *trainer) writeMetrics(e evaluation) {
 	w := t.sinceMetrics
 	t.sinceMetrics = meter{}
@@ -62,7 +62,7 @@ func (t *trainer) writeMetrics(e evaluation) {
 	m.addResume(t)
 	if w.steps > 0 {
 		t.reported = w
-	} else { // the line before is of this step, too
+	} else { // the previous line is of this step, too
 		w = t.reported
 	}
 	now := t.now()
@@ -91,13 +91,13 @@ func (t *trainer) writeMetrics(e evaluation) {
 		err = t.env.Scalars(m.Step, now, m.scalars())
 	}
 	if err != nil && !t.metricsBroken {
-		// Training is worth more than its log; one warning is enough.
+		// Training is more important than its log; one warning is enough.
 		t.metricsBroken = true
-		t.log.Warn("metrics are not written", "error", err)
+		t.log.Warn("metrics cannot be written", "error", err)
 	}
 }
 
-// scalars are the numbers of m by the names that TensorBoard groups them by.
+// scalars returns the numbers of m under the names by which TensorBoard groups them.
 func (m *metrics) scalars() map[string]float64 {
 	all := map[string]float64{
 		"train/lr": m.LR, "train/epoch": float64(m.Epoch), "speed/samples_per_s": m.SamplesPerS,
@@ -113,7 +113,7 @@ func (m *metrics) scalars() map[string]float64 {
 	return all
 }
 
-// appendMetrics writes one line in one Write, and ends the one before it if that was cut short.
+// appendMetrics writes one line in one Write. If the line before it was cut short, it ends that first.
 func (t *trainer) appendMetrics(m metrics) error {
 	if t.env.Metrics == nil {
 		return nil
@@ -132,7 +132,7 @@ func (t *trainer) appendMetrics(m metrics) error {
 	return err
 }
 
-// addSave tells in a line of metrics of the newest save, if none has yet. It reports whether there is something to tell.
+// addSave adds the newest save to a line of metrics, unless a line has reported it. It returns whether it has added something.
 func (m *metrics) addSave(t *trainer) bool {
 	if t.cost.reported == t.cost.count {
 		return false
@@ -150,7 +150,7 @@ func (m *metrics) addSave(t *trainer) bool {
 	return true
 }
 
-// addResume tells in the first line of metrics what the attempt goes on from, if anything.
+// addResume adds to the first line of metrics what the attempt resumed from, if anything.
 func (m *metrics) addResume(t *trainer) {
 	c := &t.resuming
 	if c.bytes == 0 || c.reported {

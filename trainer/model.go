@@ -20,12 +20,12 @@ const maxParameters = 1 << 31
 
 // newModel builds the layers from spec's inputs to its outputs or classes, with
 // the initial values that PyTorch has after torch.manual_seed(seed).
-// sums is for batch normalization over ranks; nil: over the rank's own rows.
+// sums reduces batch normalization over ranks; if it is nil, only the rank's own rows are used.
 func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*nn.Sequential, error) {
 	if err := checkData(cfg, spec); err != nil {
 		return nil, err
 	}
-	src := prng.NewMT19937() // the generator behind torch.manual_seed on a CPU: of seed, only the low 32 bits count
+	src := prng.NewMT19937() // the generator behind torch.manual_seed on a CPU, which uses only the low 32 bits of seed
 	src.Seed(seed)
 	outputs := max(spec.Outputs, spec.Classes)
 	switch cfg.Kind {
@@ -36,7 +36,7 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 			return nil, err
 		}
 		if n := int64(cfg.Layers) * int64(cfg.Heads) * int64(cfg.Context) * int64(cfg.Context); n > maxParameters {
-			return nil, fmt.Errorf("attention keeps %d numbers for each sequence, more than %d; make model.context smaller", n,
+			return nil, fmt.Errorf("attention keeps %d numbers for each sequence, more than %d: make model.context smaller", n,
 				maxParameters)
 		}
 		return nn.NewGPT(nn.GPTConfig{
@@ -47,22 +47,23 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 	}
 }
 
-// checkData refuses data that a kind of model cannot take.
+// checkData refuses data that does not suit a kind of model.
 func checkData(cfg ModelConfig, spec data.Spec) error {
 	switch {
 	case cfg.Kind == "gpt" && spec.Symbols == 0:
-		return fmt.Errorf(`model.kind is "gpt", and the data are no text: set data.kind = "text"`)
+		return fmt.Errorf(`model.kind is "gpt", but the data is not text: set data.kind = "text"`)
 	case cfg.Kind != "gpt" && spec.Symbols > 0:
-		return fmt.Errorf(`the data are text, and model.kind is %q: only "gpt" reads symbols`, cfg.Kind)
+		return fmt.Errorf(`the data is text, but model.kind is %q: only "gpt" reads symbols`, cfg.Kind)
 	case cfg.Kind == "cnn" && spec.Image.Channels == 0:
-		return fmt.Errorf(`model.kind is "cnn", and the rows are no images: use "mlp", or data of kind mnist, cifar10 or npy with 3 or 4 dimensions`)
+		return fmt.Errorf(`model.kind is "cnn", but the rows are not images: ` +
+			`use "mlp", or data of kind mnist, cifar10 or npy with 3 or 4 dimensions`)
 	}
 	return nil
 }
 
 func bounded(size int64) error {
 	if size > maxParameters {
-		return fmt.Errorf("the model has more than %d parameters; make it smaller", maxParameters)
+		return fmt.Errorf("the model has more than %d parameters: make it smaller", maxParameters)
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func newMLP(cfg ModelConfig, inputs, outputs int, src nn.Source) (*nn.Sequential
 
 	var size int64
 	for i, in := range widths[:len(widths)-1] {
-		// No overflow: widths are below 2^31, and the sum stops growing at the bound.
+		// Cannot overflow: widths are below 2^31, and the sum stops growing at the bound.
 		if size += int64(in+1) * int64(widths[i+1]); size > maxParameters {
 			return nil, bounded(size)
 		}
@@ -114,12 +115,12 @@ func newCNN(cfg ModelConfig, spec data.Spec, outputs int, src nn.Source, sums nn
 	return nn.NewCNN(c, src), nil
 }
 
-// cnnSize is about the number of parameters of a cnn, its largest matrices.
+// cnnSize returns about the number of parameters of a cnn, counting its largest matrices.
 func cnnSize(cfg ModelConfig, image data.Image, outputs int) int64 {
 	size := int64(0)
 	in := int64(image.Channels)
 	for _, out := range cfg.Channels {
-		// No overflow: widths are at most 2^20, kernels 31 x 31, and the sum stops growing at the bound.
+		// Cannot overflow: widths are at most 2^20, kernels 31 x 31, and the sum stops growing at the bound.
 		if size += in * int64(out) * int64(cfg.Kernel*cfg.Kernel); size > maxParameters {
 			return size
 		}
@@ -135,14 +136,14 @@ func cnnSize(cfg ModelConfig, image data.Image, outputs int) int64 {
 	return size
 }
 
-// gptSize is the number of parameters of a gpt, which Validate's bounds keep below 2^63.
+// gptSize returns the number of parameters of a gpt. Validate's bounds keep it below 2^63.
 func gptSize(cfg ModelConfig, symbols, outputs int) int64 {
 	width, layers := int64(cfg.Width), int64(cfg.Layers)
 	return width*int64(symbols+cfg.Context+outputs) + layers*(12*width*width+13*width) + 2*width
 }
 
-// initialize gives the model the values of the file that init names, by name and shape, and all replicas those of the first; no file: they
-// keep their random ones. It is collective.
+// initialize loads the values of the file that init names into the model, by name and shape, and copies those of the first replica to all.
+// Without a file the model keeps its random values. It is collective.
 func (t *trainer) initialize(ctx context.Context) error {
 	if t.cfg.Init == "" {
 		return nil
@@ -169,8 +170,8 @@ func (t *trainer) readInitial() error {
 	return nil
 }
 
-// load copies tensors into the parameters and buffers of their names. A prefix "model." or "module.", of an export or of PyTorch's
-// DistributedDataParallel, does not count, nor does what batch normalization alone of PyTorch keeps. names are those of the whole model, of
+// load copies tensors into the parameters and buffers of their names. It ignores a prefix "model." or "module.", of an export or of
+// PyTorch's DistributedDataParallel, and tensors that only PyTorch's batch normalization has. names are those of the whole model, of
 // which model may be a part: a tensor of another name is an error.
 func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) error {
 	byName := map[string]checkpoint.Tensor{}
@@ -180,7 +181,7 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 			continue
 		}
 		if _, twice := byName[name]; twice {
-			return fmt.Errorf("it has %s twice, with and without a prefix", name)
+			return fmt.Errorf("the file has %s twice, with and without a prefix", name)
 		}
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("the model has no %s", name)
@@ -190,7 +191,7 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 	for _, a := range stateOf(model) {
 		tensor, ok := byName[a.Name]
 		if !ok {
-			return fmt.Errorf("it has no %s", a.Name)
+			return fmt.Errorf("the file has no %s", a.Name)
 		}
 		if !slices.Equal(tensor.Shape, a.Shape) {
 			return fmt.Errorf("%s is %v in the file and %v in the model", a.Name, tensor.Shape, a.Shape)
@@ -202,7 +203,7 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 	return nil
 }
 
-// stateOf is all that a model's state is made of: its parameters, as buffers, and its buffers.
+// stateOf returns everything that a model's state consists of: its parameters, as buffers, and its buffers.
 func stateOf(model *nn.Sequential) (all []nn.Buffer) {
 	for _, p := range model.Params() {
 		all = append(all, nn.Buffer{Name: p.Name, Shape: p.Shape, Value: p.Value})

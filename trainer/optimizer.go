@@ -11,10 +11,10 @@ import (
 	"ddpbatch/trainer/optim"
 )
 
-// optimizer takes the step of all ranks.
+// optimizer takes the optimizer's steps together with the other ranks.
 type optimizer struct {
-	optim.Optimizer                            // of the parameters that this rank steps
-	zero            *ddp.Zero[optim.Optimizer] // where that is not all of them; else nil
+	optim.Optimizer                            // of the parameters that this rank updates
+	zero            *ddp.Zero[optim.Optimizer] // set if these are not all parameters
 }
 
 func newOptimizer(ctx context.Context, comm *mpi.Comm, params []*nn.Param, cfg OptimizerConfig) (optimizer, error) {
@@ -42,7 +42,7 @@ func optimConfig(cfg OptimizerConfig) optim.Config {
 	return c
 }
 
-// step is collective where the state is split.
+// step is collective if the optimizer's state is split.
 func (o *optimizer) step(ctx context.Context) error {
 	if o.zero != nil {
 		return o.zero.Step(ctx)
@@ -51,7 +51,7 @@ func (o *optimizer) step(ctx context.Context) error {
 	return nil
 }
 
-// scheduleConfig is of a run of that many steps.
+// scheduleConfig returns the schedule of a run with the given number of steps.
 func scheduleConfig(cfg ScheduleConfig, steps int64) optim.ScheduleConfig {
 	c := optim.ScheduleConfig{Kind: cfg.Kind, WarmupSteps: int64(cfg.WarmupSteps), Steps: steps, MinLR: cfg.MinLR}
 	if cfg.Kind == "step" {
@@ -68,7 +68,7 @@ func newSchedule(cfg ScheduleConfig, lr float64, steps int64) (optim.Schedule, e
 	return s, nil
 }
 
-// lossScale is what losses are multiplied with before gradients are computed.
+// lossScale returns the factor that losses are multiplied by before gradients are computed.
 func (t *trainer) lossScale() float32 {
 	if t.scaler == nil {
 		return 1
@@ -76,13 +76,13 @@ func (t *trainer) lossScale() float32 {
 	return t.scaler.Scale()
 }
 
-// unscale takes the loss scale out of the gradients again. It says whether they are finite, on all ranks: a step with others is
+// unscale divides the gradients by the loss scale. finite reports whether they are finite on all ranks: otherwise the step is
 // skipped.
 func (t *trainer) unscale(ctx context.Context) (finite bool, err error) {
 	if t.scaler == nil {
 		return true, nil
 	}
-	bad := []float64{0} // stages of which the gradients are not; all ranks of a stage have the same
+	bad := []float64{0} // number of stages whose gradients are not finite; all ranks of a stage have the same
 	if !t.scaler.Unscale(t.params) {
 		bad[0] = 1
 	}
@@ -93,7 +93,7 @@ func (t *trainer) unscale(ctx context.Context) (finite bool, err error) {
 	return bad[0] == 0, nil
 }
 
-// clip bounds the norm of the whole model's gradient.
+// clip limits the norm of the whole model's gradient.
 func (t *trainer) clip(ctx context.Context) error {
 	if t.cfg.ClipNorm == 0 {
 		return nil

@@ -24,7 +24,7 @@ import (
 
 // rounding is how many times PyTorch's own error ours may be. Both add the same float32 numbers in different orders, and what comes
 // of it is amplified in the same way, say by Adam where a gradient is nearly 0: so the error of PyTorch in float32, against PyTorch in
-// float64, tells what is to be expected. The largest of some hundred errors varies by a small factor. (Where the true gradient is 0, as
+// float64, shows what to expect. The largest of some hundred errors varies by a small factor. (Where the true gradient is 0, as
 // for the bias of a convolution before batch normalization, Adam takes whole steps of rounding errors, here and there.)
 const rounding = 4
 
@@ -140,7 +140,7 @@ func compare(t *testing.T, c torchCase, result map[string]reference) {
 }
 
 // Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
-// parameters and take the same steps, so that only rounding can tell them apart.
+// parameters and take the same steps, so that they can differ only by rounding.
 func TestDigitsAreAsGoodAsPyTorchs(t *testing.T) { // without the race detector
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
@@ -345,7 +345,7 @@ func classesOf(seed uint64, n, below int) []int64 {
 	return v
 }
 
-// distance is the largest difference of two lists of numbers; infinite where one is no number or they differ in length.
+// distance is the largest difference of two lists of numbers; infinite if one is not finite or they differ in length.
 func distance[A, B float32 | float64](a []A, b []B) float64 {
 	if len(a) != len(b) {
 		return math.Inf(1)

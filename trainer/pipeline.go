@@ -12,24 +12,24 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// pipeline is one stage of a model whose layers are split over the ranks of comm: rank i of it has the i-th stage. A batch is cut
-// into micro-batches, so that stages work at the same time: each goes forward through all of them, and then back (GPipe, Huang et
-// al., arXiv 1811.06965). Activations and their gradients travel from rank to rank.
+// pipeline is one stage of a model whose layers are split over the ranks of comm: rank i has the i-th stage. A batch is cut
+// into micro-batches, so that the stages work at the same time: each computes all of them forward, and then backward (GPipe, Huang et
+// al., arXiv 1811.06965). Activations and their gradients are sent from rank to rank.
 type pipeline struct {
 	comm   *mpi.Comm
-	micro  []*replica // a copy of the stage for each micro-batch, with memory of its own for activations; parameters are one
+	micro  []*replica // a copy of the stage for each micro-batch, with its own memory for activations; they share the parameters
 	passes []nn.Pass
 	parts  []data.Batch
-	first  boundary // what goes into this stage
-	last   boundary // what comes out of it
+	first  boundary // shape of the stage's input
+	last   boundary // shape of its output
 	x, dy  []nn.Matrix
 	sends  []*mpi.Request
 }
 
-// boundary is the shape of what passes between two layers, for one row of a batch.
+// boundary is the shape of the data between two layers, for one row of a batch.
 type boundary struct{ rows, cols int }
 
-// newPipeline makes the stage comm.Rank() of comm, without layers yet: add takes one copy of them for each micro-batch.
+// newPipeline makes stage comm.Rank() of a pipeline, without layers yet: add adds one copy of them for each micro-batch.
 func newPipeline(comm *mpi.Comm, micro int, first, last boundary) *pipeline {
 	return &pipeline{
 		comm: comm, first: first, last: last, passes: make([]nn.Pass, micro), parts: make([]data.Batch, micro),
@@ -37,16 +37,16 @@ func newPipeline(comm *mpi.Comm, micro int, first, last boundary) *pipeline {
 	}
 }
 
-// add takes a copy of the stage's layers. All but the first lose their parameters, gradients and buffers for those of the first.
+// add adds a copy of the stage's layers. All copies but the first give up their parameters, gradients and buffers for those of the first.
 func (p *pipeline) add(r *replica) {
 	p.micro = append(p.micro, r)
 	p.share()
 }
 
-// full tells whether there are layers for each micro-batch.
+// full reports whether there is a copy of the layers for each micro-batch.
 func (p *pipeline) full() bool { return len(p.micro) == len(p.parts) }
 
-// share makes all copies work on the parameters, gradients and buffers of the first, whose memory may have been replaced.
+// share makes all copies use the parameters, gradients and buffers of the first, whose memory may have been replaced.
 func (p *pipeline) share() {
 	params, buffers := p.model().Params(), p.model().Buffers()
 	for _, r := range p.micro[1:] {
@@ -77,7 +77,7 @@ func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, fact
 		}
 		loss += mean
 	}
-	// The first micro-batch goes back last: it has rows where any has, and its gradients complete the sums.
+	// The first micro-batch is computed backward last: it has rows if any has, and its gradients complete the sums.
 	for i := len(p.micro) - 1; i >= 0; i-- {
 		if i == 0 {
 			begin(ctx, loss)
@@ -90,8 +90,8 @@ func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, fact
 	return p.sent(ctx)
 }
 
-// forward takes micro-batch i through the stage. The last stage leaves the gradient of the loss in dy, and returns the part that
-// the micro-batch has of the whole batch's mean loss.
+// forward computes micro-batch i through the stage. The last stage leaves the gradient of the loss in dy, and returns the
+// micro-batch's part of the whole batch's mean loss.
 func (p *pipeline) forward(ctx context.Context, i int, factor float32, rows int) (float64, error) {
 	r, part := p.micro[i], &p.parts[i]
 	x, err := p.input(ctx, i)
@@ -112,7 +112,7 @@ func (p *pipeline) forward(ctx context.Context, i int, factor float32, rows int)
 	return mean * share, nil
 }
 
-// input is what micro-batch i brings into the stage.
+// input returns the input of the stage for micro-batch i.
 func (p *pipeline) input(ctx context.Context, i int) (nn.Matrix, error) {
 	if p.isFirst() {
 		return p.micro[i].x(&p.parts[i]), nil
@@ -155,7 +155,7 @@ func (p *pipeline) firstNonFinite(pass *nn.Pass, _ *data.Batch) string {
 		if p.isFirst() {
 			x = r.x(&p.parts[i])
 		}
-		// What the stage before has spoiled is that one's to tell.
+		// If the input is not finite, the previous stage reports that.
 		if !vec.Finite(x.Data) && !p.isFirst() {
 			continue
 		}
@@ -166,14 +166,14 @@ func (p *pipeline) firstNonFinite(pass *nn.Pass, _ *data.Batch) string {
 	return ""
 }
 
-// send begins to send m, which its module keeps as it is until sent has returned.
+// send begins to send m. Its module leaves m unchanged until sent has returned.
 func (p *pipeline) send(m nn.Matrix, to, tag int) {
 	if len(m.Data) > 0 {
 		p.sends = append(p.sends, mpi.ISend(p.comm, m.Data, to, tag))
 	}
 }
 
-// sent waits until all is sent.
+// sent waits until everything has been sent.
 func (p *pipeline) sent(ctx context.Context) error {
 	err := mpi.WaitAll(ctx, p.sends...)
 	clear(p.sends)
@@ -184,7 +184,7 @@ func (p *pipeline) sent(ctx context.Context) error {
 	return nil
 }
 
-// receive makes m what another stage sends for rows of a micro-batch.
+// receive receives into m what another stage sends for the given rows of a micro-batch.
 func (p *pipeline) receive(ctx context.Context, m *nn.Matrix, shape boundary, rows, from, tag int) error {
 	m.Rows, m.Cols = rows*shape.rows, shape.cols
 	size := m.Rows * m.Cols
@@ -209,18 +209,18 @@ func boundaries(layers *nn.Sequential, inputs int) []boundary {
 	return all
 }
 
-// splitIntoStages splits layers into stages so that the one with the most to compute has as little as it can: stage i is the layers from
-// splitIntoStages[i] to before splitIntoStages[i+1].
+// splitIntoStages splits layers into stages so that the largest cost of a stage is as small as possible: stage i is the layers from
+// the i-th result to before the next one.
 func splitIntoStages(layers *nn.Sequential, bounds []boundary, stages int) ([]int, error) {
 	n := layers.Len()
 	if stages > n {
-		return nil, fmt.Errorf("pipeline is %d, and the model has %d layers to split: make it smaller", stages, n)
+		return nil, fmt.Errorf("pipeline is %d, but the model has only %d layers to split: make pipeline smaller", stages, n)
 	}
-	sums := make([]float64, n+1) // of the costs before each layer
+	sums := make([]float64, n+1) // costs of the layers before each layer
 	for i := range n {
 		sums[i+1] = sums[i] + cost(layers.Child(i).Module, bounds[i+1])
 	}
-	// worst[k][end] is the most that one of k stages has, at best, when they take the layers before end.
+	// worst[k][end] is the smallest possible maximum cost of a stage if k stages share the layers before end.
 	worst, cut := make([][]float64, stages+1), make([][]int, stages+1)
 	for k := range worst {
 		worst[k], cut[k] = make([]float64, n+1), make([]int, n+1)
@@ -246,8 +246,8 @@ func splitIntoStages(layers *nn.Sequential, bounds []boundary, stages int) ([]in
 	return at, nil
 }
 
-// cost estimates the products of a layer: each weight is used once for each row that comes out, and that of a convolution once for
-// each pixel of a channel. One is added, so that a layer without weights is not free.
+// cost estimates the multiplications of a layer: each weight is used once for each row of the output, and that of a convolution once for
+// each pixel of a channel. One is added, so that a layer without weights has a cost, too.
 func cost(layer nn.Module, out boundary) float64 {
 	sum := 1.0
 	for _, p := range layer.Params() {
@@ -263,10 +263,10 @@ func cost(layer nn.Module, out boundary) float64 {
 	return sum
 }
 
-// topology is where a rank stands among the others. Without a pipeline every rank is a replica of the model. With one of K stages,
-// K ranks that follow each other are one: of rank r that is replica r / K and stage r mod K.
+// topology is the place of a rank among the others. Without a pipeline every rank is a replica of the model. With a pipeline of K stages,
+// K consecutive ranks form a replica: rank r is stage r mod K of replica r / K.
 type topology struct {
-	dataParallelGroup *mpi.Comm // the ranks that train the same layers on other rows; rank i of it belongs to replica i
+	dataParallelGroup *mpi.Comm // the ranks that train the same layers on other rows; its rank i belongs to replica i
 	pipelineGroup     *mpi.Comm // the ranks of the rank's pipeline; nil without one
 	replica           int       // the copy of the model that this rank belongs to
 	replicas          int       // how many copies there are

@@ -8,13 +8,13 @@ import (
 	"ddpbatch/trainer/ddp"
 )
 
-// meter adds up steps.
+// meter adds up measurements of steps.
 type meter struct {
 	steps, rows int
 	loss        float64
 	time        time.Duration // of the steps
-	comm        time.Duration // of collectives, whatever went on at the same time
-	exposed     time.Duration // of that, what nothing else went on in
+	comm        time.Duration // of collectives, even while the rank computes
+	exposed     time.Duration // the part of comm in which the rank did nothing else
 }
 
 func (m *meter) add(loss float64, rows int, took, comm, exposed time.Duration) {
@@ -33,7 +33,7 @@ func (m *meter) samplesPerS() float64 {
 	return float64(m.rows) / m.time.Seconds()
 }
 
-// commShare is the share of the time in which the rank did nothing but communicate.
+// commShare returns the share of the time in which the rank only communicated.
 func (m *meter) commShare() float64 {
 	if m.time <= 0 {
 		return 0
@@ -41,12 +41,12 @@ func (m *meter) commShare() float64 {
 	return float64(m.exposed) / float64(m.time)
 }
 
-// overlap is the share of the communication that took place while gradients were computed.
+// overlap returns the share of the communication that took place while gradients were computed.
 func (m *meter) overlap() float64 {
 	return ddp.Stats{Communication: m.comm, Exposed: m.exposed}.Overlap()
 }
 
-// announceEpoch tells what this rank is about to do, unless nothing but the epoch's end is left.
+// announceEpoch prints what this rank is about to do, unless only the epoch's end is left.
 func (t *trainer) announceEpoch() {
 	t.epoch, t.printedAt = meter{}, t.now()
 	if t.stepsLeft() == 0 {
@@ -56,13 +56,13 @@ func (t *trainer) announceEpoch() {
 		t.env.Comm.Rank(), t.at.Epoch, t.cfg.BatchSize, t.at.Done+t.stepsLeft())
 }
 
-// print writes one line in one Write. A line that gets lost, say because nobody reads any
-// more, is not worth a run.
+// print writes one line in one Write. An error is ignored: a lost line, for example because the reader has gone, must not
+// end a run.
 func (t *trainer) print(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.env.Out, format, args...)
 }
 
-// measure takes note of one step of all ranks, or of this one alone.
+// measure records one step of all ranks, or, if alone, of this one.
 func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool) {
 	if t.env.Comm.Rank() != 0 || !finite(loss) {
 		return
@@ -85,7 +85,7 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 	}
 }
 
-// progress tells whoever wants to know of a step of this rank.
+// progress reports a step of this rank to Env.Progress.
 func (t *trainer) progress(took time.Duration, alone bool) {
 	if t.env.Progress == nil {
 		return
@@ -100,14 +100,14 @@ func (t *trainer) progress(took time.Duration, alone bool) {
 	t.env.Progress(t.at.Step, t.spent)
 }
 
-// alive tells whoever wants to know that training gets on.
+// alive calls Env.Alive.
 func (t *trainer) alive() {
 	if t.env.Alive != nil {
 		t.env.Alive()
 	}
 }
 
-// measureAverage takes note of the time that averaging the parameters has taken.
+// measureAverage records the time that averaging the parameters has taken.
 func (t *trainer) measureAverage(took time.Duration) {
 	for _, m := range []*meter{&t.sinceMetrics, &t.epoch} {
 		m.time += took
@@ -116,7 +116,7 @@ func (t *trainer) measureAverage(took time.Duration) {
 	}
 }
 
-// reportStep tells, on rank 0, how it goes in the middle of an epoch.
+// reportStep prints, on rank 0, the progress in the middle of an epoch.
 func (t *trainer) reportStep() {
 	t.printedAt = t.now()
 	e := &t.epoch
@@ -125,7 +125,7 @@ func (t *trainer) reportStep() {
 		100*e.overlap(), round(t.timeLeft()))
 }
 
-// timeLeft is how long the steps that are left take, at this epoch's rate.
+// timeLeft returns how long the remaining steps will take, at this epoch's rate.
 func (t *trainer) timeLeft() time.Duration {
 	if t.epoch.steps == 0 {
 		return 0
@@ -133,7 +133,7 @@ func (t *trainer) timeLeft() time.Duration {
 	return time.Duration(float64(t.totalSteps()-t.at.Step) * float64(t.epoch.time) / float64(t.epoch.steps))
 }
 
-// round makes a time as exact as somebody who waits wants it.
+// round rounds a time to a precision that suits a person who waits.
 func round(d time.Duration) time.Duration {
 	if d > time.Hour {
 		return d.Round(time.Minute)
@@ -141,14 +141,14 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// reportEpoch tells, on rank 0, how the epoch went.
+// reportEpoch prints, on rank 0, the results of the epoch.
 func (t *trainer) reportEpoch() {
 	if t.env.Comm.Rank() != 0 {
 		return
 	}
 	var line strings.Builder
 	fmt.Fprintf(&line, "rank 0 | epoch %d | loss %.4f", t.at.Epoch, t.at.loss())
-	if t.epoch.steps > 0 { // none where a checkpoint of the epoch's last step was resumed from
+	if t.epoch.steps > 0 { // 0 if a checkpoint of the epoch's last step was resumed from
 		fmt.Fprintf(&line, " | samples/s %.0f", t.epoch.samplesPerS())
 	}
 	if t.env.Comm.Size() > 1 && t.epoch.steps > 0 {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// checkpointPolicy is what rank 0 decides about checkpoints for all.
+// checkpointPolicy is what rank 0 decides about checkpoints for all ranks.
 type checkpointPolicy struct {
 	Save       bool `json:"save"`
 	Resume     bool `json:"resume"`
@@ -24,7 +24,7 @@ type checkpointPolicy struct {
 	Delta      int  `json:"delta"`
 }
 
-// agreeOnPolicy gives all ranks rank 0's policy.
+// agreeOnPolicy sends rank 0's policy to all ranks.
 func (t *trainer) agreeOnPolicy(ctx context.Context) (err error) {
 	e := &t.env
 	t.policy, err = mpi.BroadcastObject(ctx, e.Comm, checkpointPolicy{
@@ -34,7 +34,7 @@ func (t *trainer) agreeOnPolicy(ctx context.Context) (err error) {
 	return err
 }
 
-// resume goes on from the newest checkpoint, where there is one, or else begins; then it deals out the rows that are left.
+// resume resumes from the newest checkpoint, if there is one, or else initializes the model. Then it distributes the rows that are left.
 func (t *trainer) resume(ctx context.Context) error {
 	begun := false
 	if t.policy.Save {
@@ -66,12 +66,12 @@ func (t *trainer) resume(ctx context.Context) error {
 	return nil
 }
 
-// restore has rank 0, and only rank 0, choose the checkpoint to go on from: on a shared file system, ranks may see
-// different ones. Every rank reads its own part of it. It tells whether there was one.
+// restore lets rank 0 alone choose the checkpoint to resume from, because on a shared file system ranks may see
+// different ones. Every rank reads its own part of it. begun reports whether there was one.
 func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	anew, err := t.beginsAnew(ctx)
 	if err != nil {
-		return false, fmt.Errorf("look whether the run has begun anew: %w", err)
+		return false, fmt.Errorf("find out whether the run has begun anew: %w", err)
 	}
 	if anew {
 		return false, t.saver.Begin(ctx)
@@ -109,14 +109,14 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	if t.env.Comm.Rank() == 0 {
 		t.print("rank 0 | going on after step %d: %s | %v\n", t.at.Step, t.path, &cost)
 	}
-	if err := c.Close(); err != nil { // it was only read, and an error of this rank alone must not part the ranks
+	if err := c.Close(); err != nil { // it was only read; an error on this rank alone must not separate the ranks
 		t.log.Warn("close the checkpoint that was resumed from", "error", err)
 	}
 	return true, t.keepPinned(ctx)
 }
 
-// beginsAnew says whether this attempt is to go on from nothing, whatever there is. That was asked of one attempt: where it held for those
-// that come after it, too, every requeue would throw away what the run has done.
+// beginsAnew reports whether this attempt begins without a checkpoint, whatever exists. The user has asked that of one attempt: if it
+// applied to later attempts, too, every requeue would discard what the run has done.
 func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
 	if t.policy.Resume {
 		return false, nil
@@ -125,14 +125,14 @@ func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
 		begun, err := t.env.Checkpoints.FirstBegun(max(1, t.env.AnewFrom))
 		if begun > 0 {
 			t.log.Warn(fmt.Sprintf("begin anew only once: attempt %d has begun already, "+
-				"so this one goes on from what was saved since", begun))
+				"so this one resumes from what was saved since", begun))
 		}
 		return begun == 0, err
 	}, classes...)
 }
 
-// keepPinned has the checkpoint of the best evaluation stay, where this job still compares by the same; an attempt may have died before it
-// could say so.
+// keepPinned pins the checkpoint of the best evaluation, if this job still compares by the same; an attempt may have died before it
+// could do so.
 func (t *trainer) keepPinned(ctx context.Context) error {
 	if t.at.Best.Of != t.bestOf() {
 		t.at.Best = best{}
@@ -143,12 +143,12 @@ func (t *trainer) keepPinned(ctx context.Context) error {
 	return t.pin(ctx, t.at.Best.Step)
 }
 
-// pin has the checkpoint of a step stay as that of the best evaluation, unless somebody has removed it.
+// pin pins the checkpoint of a step as that of the best evaluation, unless somebody has removed it.
 func (t *trainer) pin(ctx context.Context, step int64) error {
 	_, err := mpi.FromRoot(ctx, t.env.Comm, 0, func() (struct{}, error) {
 		err := t.env.Checkpoints.Pin(ctx, step, bestLabel)
 		if errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt) {
-			t.log.Warn("the checkpoint of the best evaluation is gone", "step", step, "error", err)
+			t.log.Warn("checkpoint of the best evaluation no longer exists", "step", step, "error", err)
 			err = nil
 		}
 		return struct{}{}, err
@@ -156,7 +156,7 @@ func (t *trainer) pin(ctx context.Context, step int64) error {
 	return err
 }
 
-// positionOf is where c was saved, if this job can go on from there.
+// positionOf returns the position at which c was saved, if this job can resume from it.
 func (t *trainer) positionOf(c *checkpoint.Checkpoint) (position, error) {
 	var saved facts
 	var at position
@@ -172,7 +172,7 @@ func (t *trainer) positionOf(c *checkpoint.Checkpoint) (position, error) {
 	return at, at.validate(c.Step())
 }
 
-// tensors are what a checkpoint holds, by name.
+// tensors holds the tensors of a checkpoint, by name.
 type tensors map[string]checkpoint.TensorInfo
 
 func tensorsOf(c *checkpoint.Checkpoint) tensors {
@@ -183,8 +183,8 @@ func tensorsOf(c *checkpoint.Checkpoint) tensors {
 	return all
 }
 
-// readState fills this rank's arrays from c. Each must be there and fit, and c must hold none that no rank wants, or nothing is
-// changed. wanted are the names of all ranks' arrays.
+// readState fills this rank's arrays from c. Each must exist there and fit, and c must not hold an array that no rank has; otherwise
+// nothing is changed. wanted are the names of all ranks' arrays.
 func (t *trainer) readState(ctx context.Context, c *checkpoint.Checkpoint, wanted []string) error {
 	saved, own := tensorsOf(c), t.arrays()
 	if err := checkArrays(own, saved); err != nil {
@@ -210,7 +210,7 @@ func (t *trainer) readState(ctx context.Context, c *checkpoint.Checkpoint, wante
 	return nil
 }
 
-// wantedNames are the names of the arrays of all ranks, sorted. It is collective.
+// wantedNames returns the names of the arrays of all ranks, sorted. It is collective.
 func (t *trainer) wantedNames(ctx context.Context) ([]string, error) {
 	var own []string
 	for _, a := range t.arrays() {
@@ -225,12 +225,12 @@ func (t *trainer) wantedNames(ctx context.Context) ([]string, error) {
 	return mpi.BroadcastObject(ctx, t.env.Comm, slices.Compact(all), 0)
 }
 
-// checkArrays tells whether every array of this rank is in saved, in its shape.
+// checkArrays returns an error unless every array of this rank is in saved, in its shape.
 func checkArrays(own []stateArray, saved tensors) error {
 	for _, a := range own {
 		there, ok := saved[a.Name]
 		switch {
-		case !ok && strings.HasPrefix(a.Name, hookPrefix): // of a replica that there was not: see readResiduals
+		case !ok && strings.HasPrefix(a.Name, hookPrefix): // of a replica that did not exist: see readResiduals
 		case !ok:
 			return fmt.Errorf("%w: it has no %s", ErrMismatch, a.Name)
 		case there.DType != "float32":
@@ -242,11 +242,11 @@ func checkArrays(own []stateArray, saved tensors) error {
 	return nil
 }
 
-// checkUnwanted tells whether saved has an array that no rank wants.
+// checkUnwanted returns an error if saved has an array that no rank has.
 func checkUnwanted(saved tensors, wanted []string) error {
 	for _, name := range slices.Sorted(maps.Keys(saved)) {
 		if _, found := slices.BinarySearch(wanted, name); !found && !strings.HasPrefix(name, hookPrefix) {
-			return fmt.Errorf("%w: it has %s, and nothing here has", ErrMismatch, name)
+			return fmt.Errorf("%w: it has %s, which this job does not", ErrMismatch, name)
 		}
 	}
 	return nil

@@ -20,32 +20,31 @@ import (
 
 var (
 	// ErrMismatch: the newest checkpoint belongs to another model, or to a job whose steps would
-	// not be the same. The error's text names everything that differs.
+	// differ. The error's text names everything that differs.
 	ErrMismatch = errors.New("the checkpoint does not fit this job")
-	// ErrDiverged: a loss or a parameter is not a finite number.
+	// ErrDiverged: a loss or a parameter is not finite.
 	ErrDiverged = errors.New("training diverged")
-	// ErrElsewhere: what went wrong did so on another rank, which the error's text names, and which ends with
+	// ErrElsewhere: the failure is on another rank, which the error's text names, and which returns
 	// an error of its own.
 	ErrElsewhere = errors.New("another rank failed")
 )
 
-// classes are the errors that callers on every rank tell apart, to choose an exit code: those that mpi.Agree and mpi.FromRoot keep.
+// classes are the errors that callers on every rank distinguish, to choose an exit code: mpi.Agree and mpi.FromRoot preserve them.
 var classes = []error{
 	ErrMismatch, ErrDiverged, checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrCorrupt, checkpoint.ErrFormatTooNew, errStopped,
 }
 
-// Env is what a rank trains with, besides the job's Config.
+// Env is what a rank needs for training besides the job's Config.
 type Env struct {
 	Comm *mpi.Comm // the ranks; Run does not close it
 
-	// Checkpoints is the folder to save to, opened for an attempt from 1 on, and to look in for a checkpoint to go on from; nil: no
-	// checkpoints. EverySteps is how often to save between the end and stops; 0: not between. Resume asks
-	// to go on from the newest one, if there is any. Without it, the first attempt from AnewFrom on (0: 1) that gets there begins from
-	// nothing, whatever
-	// there is; the later ones, and a restart within it, go on from what was saved since. AtStart asks to save, where there was none,
-	// before the first step. With KeepBest there is a
-	// checkpoint after every evaluation, for the folder's Policy to choose from. With Async training goes on while a
-	// checkpoint is written, and Delta is how many after each full one hold only what has changed. Only rank 0's values of these count.
+	// Checkpoints is the folder to save to and to resume from, opened for an attempt from 1 on; nil: no checkpoints. EverySteps is how
+	// often to save, besides stops and the end; 0: only then. With Resume, Run resumes from the newest checkpoint, if there is one. Without
+	// it, the first attempt from AnewFrom on (0: 1) that gets there begins without a checkpoint, whatever exists; later attempts, and a
+	// restart within that one, resume from what was saved since. With AtStart, Run saves before the first step if it did not resume. With
+	// KeepBest it saves after every evaluation, for the folder's Policy to choose from. With Async training continues while a
+	// checkpoint is written. Delta is how many checkpoints after each full one hold only what has changed. Only rank 0's values of these
+	// are used.
 	Checkpoints *checkpoint.Dir
 	EverySteps  int
 	Resume      bool
@@ -55,72 +54,72 @@ type Env struct {
 	Async       bool
 	Delta       int
 
-	// bytes that this rank may use for copies of the state, what a hook of ddp.compress keeps included; 0: as many as it needs
+	// bytes that this rank may use for copies of the state, including what a hook of ddp.compress keeps; 0: no limit
 	MaxMemory int64
 	Local     string // folder on the node's own disk that checkpoints are written to first; empty: none
-	Replicate bool   // with Local: each shard goes to another node's disk, too, until it is shared. The same on all ranks
-	Node      string // this rank's node: ranks with the same one share Local. For Replicate
-	FS        vfs.FS // that ranks other than 0 write checkpoints to; nil: the operating system's
+	Replicate bool   // with Local: copy each shard to another node's disk, too, until it is shared. The same on all ranks
+	Node      string // this rank's node: ranks with the same name share Local. Used with Replicate
+	FS        vfs.FS // file system that ranks other than 0 write checkpoints to; nil: the operating system's
 
-	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves
-	// while there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95
-	// of 100 have taken. Result.Stopped is true then.
+	// Deadline is when the ranks will be killed; zero: never. Rank 0's is used. With checkpoints, the ranks stop by themselves
+	// while there is still time for two steps, or for the part of an evaluation before the next check, and for a save that takes as long as
+	// the 95th percentile so far. Result.Stopped is true then.
 	Deadline time.Time
 
 	WorkDir string // paths in Config are relative to it
 	Threads int    // cores that this rank may compute on; 0: one
-	// LibraryDirs are where blas = "auto" looks for a library before it asks the system.
+	// LibraryDirs are the folders in which blas = "auto" looks for a library before it asks the system.
 	LibraryDirs []string
-	Attempt     int // goes into the metrics
+	Attempt     int // for the metrics
 
-	// Out gets this rank's lines for people: one at each epoch's start and, on rank 0, one at its end, and every Every in between.
+	// Out gets this rank's lines for people: one at each epoch's start and, on rank 0, one at its end and one every Every.
 	Out   io.Writer
-	Every time.Duration // 0: none in between
+	Every time.Duration // 0: no lines within an epoch
 	// Metrics gets rank 0's lines for programs, each in one Write; nil: none. Other ranks never write.
 	Metrics io.Writer
-	// Scalars gets rank 0's numbers by name, such as "loss/train", at a step; nil: nobody wants them.
+	// Scalars gets rank 0's numbers by name, such as "loss/train", at a step; nil: not used.
 	Scalars func(step int64, at time.Time, values map[string]float64) error
-	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
+	// Alive, unless nil, is called on every rank after each step, and after each round of an evaluation, as a sign of progress. It
 	// should return at once.
 	Alive func()
-	// Progress, where set, is called on every rank after each step, before Alive, with the step and where this rank's time in steps has
-	// gone so far. It should return at once.
+	// Progress, unless nil, is called on every rank after each step, before Alive, with the step and how this rank has spent its time in
+	// steps so far. It should return at once.
 	Progress func(step int64, spent Spent)
 
-	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
-	// even if only one of them was asked; before the first, where it still opens its data. nil: never.
+	// Stop is closed to ask this rank to stop. All ranks then stop after the same step,
+	// even if only one of them was asked, or before the first step, if this rank is still opening its data. nil: never.
 	Stop <-chan struct{}
 
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: silent
 
-	onStep func(stepDone) // tests: is called on rank 0 after every step
+	onStep func(stepDone) // for tests: called on rank 0 after every step
 }
 
-// Spent is where the time of a rank's steps has gone. What other collectives wait for than those of gradients, sums and buffers is in
+// Spent is how the time of a rank's steps was spent. Waiting for collectives other than those of gradients, sums and buffers is part of
 // Compute.
 type Spent struct{ Compute, Input, Comm time.Duration }
 
-// stepDone is a step that was taken.
+// stepDone describes a step that was taken.
 type stepDone struct {
 	step, steps int64 // its number, and how many there are in the whole run
 	epoch       int
 	loss        float64 // mean over all ranks
 }
 
-// Result is how training ended, the same on every rank.
+// Result describes how training ended. It is the same on every rank.
 type Result struct {
-	Steps      int64   // optimizer steps since the very start, those before a resume included
-	Epochs     int     // epochs that are complete
+	Steps      int64   // optimizer steps since the run began, including those before a resume
+	Epochs     int     // complete epochs
 	Loss       float64 // mean over the steps of the last epoch that had any
-	Evaluated  bool    // whether the next two were measured, in the last evaluation of this attempt
+	Evaluated  bool    // whether this attempt has evaluated; the next two are of the last evaluation
 	Accuracy   float64 // share of evaluation rows classified right, 0 to 1; 0 for regression
 	EvalLoss   float64 // mean loss over the evaluation rows
 	Checkpoint string  // path of the newest checkpoint; empty: there is none
-	Best       string  // path of that of the best evaluation in this attempt, where it is kept; else empty
-	Early      bool    // the evaluations got no better for as long as evaluate.patience says
-	Stopped    bool    // asked to stop before the end; with checkpoints, all that was done is saved
-	OutOfTime  bool    // Stopped because of Env.Deadline, whether or not somebody asked besides
+	Best       string  // path of the checkpoint of the best evaluation in this attempt, if it is kept; else empty
+	Early      bool    // the evaluations have not improved for as long as evaluate.patience says
+	Stopped    bool    // asked to stop before the end; with checkpoints, everything done is saved
+	OutOfTime  bool    // Stopped because of Env.Deadline, even if somebody asked besides
 	Resumed    int64   // the step that was resumed from; 0: from the start
 }
 
@@ -136,64 +135,64 @@ type trainer struct {
 	sampler     *data.DistributedSampler
 	loader      *data.Loader
 	blas        blas.Library
-	advice      string // rank 0: what would make it faster; "": nothing
+	advice      string // rank 0: what would make it faster; empty: nothing
 	engine      engine
 	names       []string    // of all parameters and buffers of the whole model
 	params      []*nn.Param // of the engine's model
 	ddp         *ddp.DDP
-	hook        ddp.Hook           // nil: gradients travel as they are
-	batchNorm   *ddp.SyncBatchNorm // nil: batch normalization is each rank's own
+	hook        ddp.Hook           // nil: gradients are sent uncompressed
+	batchNorm   *ddp.SyncBatchNorm // nil: batch normalization uses each rank's own rows
 	optimizer   optimizer
 	schedule    optim.Schedule
-	scaler      *optim.LossScaler // of float16; else nil
-	average     *ddp.Averager     // of local SGD; else nil
+	scaler      *optim.LossScaler // for float16; else nil
+	average     *ddp.Averager     // for local SGD; else nil
 	drift       *ddp.Drift        // nil: parameters are not compared
 	spent       Spent             // in steps
-	inputTime   time.Duration     // of this step, in waiting for the loader
+	inputTime   time.Duration     // of this step, waiting for the loader
 	inSync      bool              // all ranks have the same parameters
-	checked     int64             // the step after which the parameters were compared
+	checked     int64             // the step after which the parameters were last compared
 	bad         badPass
 	facts       facts
 	policy      checkpointPolicy
 
 	at          position
-	dealtBefore int   // rows of the epoch that were dealt before the sampler's order of now
+	dealtBefore int   // rows of the epoch that were distributed before the sampler's present order
 	resumed     int64 // the step that was resumed from, or 0
 	saves             // of checkpoints
 
 	pace              pace          // of the steps
 	evaluationRound   time.Duration // of the newest evaluation; 0: there was none
-	guessedSaveTime   time.Duration // of a save, before the first
-	nextDeadlineCheck time.Time     // rank 0: before it, the deadline is not looked at again
-	timeToDeadline    time.Duration // rank 0: at the last look
-	saveTime          time.Duration // rank 0: what a save takes that begins at the last look
-	outOfTime         bool          // rank 0: the deadline is too near to go on
+	guessedSaveTime   time.Duration // estimate of a save's time before the first save
+	nextDeadlineCheck time.Time     // rank 0: when to check the deadline again
+	timeToDeadline    time.Duration // rank 0: at the last check
+	saveTime          time.Duration // rank 0: how long a save would have taken at the last check
+	outOfTime         bool          // rank 0: the deadline is too near to continue
 	quickSave         bool          // all ranks: the deadline is too near for a save of the usual kind
 
 	pass       nn.Pass
-	sums       [sums]float64                           // what travels with the gradients
-	share      float64                                 // of the step's rows that this rank has in the last of its passes
+	sums       [sums]float64                           // what is summed together with the gradients
+	share      float64                                 // share of the step's rows in this rank's latest pass
 	lastPass   bool                                    // of the step
-	onLoss     func(ctx context.Context, loss float64) // lossKnown: a value that is made once, so that a step allocates nothing
+	onLoss     func(ctx context.Context, loss float64) // lossKnown, as a value that is made once, so that a step does not allocate
 	last       *data.Batch                             // of the newest pass
 	none       data.Batch                              // without rows
 	batch      data.Batch                              // of evaluate
-	rows       []int                                   // likewise
+	rows       []int                                   // of evaluate
 	evaluation evaluation
 
 	sinceMetrics, epoch meter     // since the last line of metrics, and in this epoch
 	reported            meter     // what the last line of metrics is about
 	printedAt           time.Time // of the last line for people
-	metricsBroken       bool      // it was warned of
-	metricsTorn         bool      // the last line has no end
+	metricsBroken       bool      // a warning about it was logged
+	metricsTorn         bool      // the last line was cut short
 }
 
 // Run trains as cfg says, as one rank of env.Comm; every rank of it calls Run with the same
-// cfg. It returns when the epochs are over, when all have agreed to stop (Result.Stopped), or with
-// an error, which then every rank gets: its own or, with that rank's number, another's.
+// cfg. It returns when the epochs are over, when all ranks have agreed to stop (Result.Stopped), or with
+// an error. Then every rank gets an error: its own or, with that rank's number, another's.
 //
-// A run that was stopped and goes on from its checkpoint takes the same steps, bit for bit, as one that was not, where the ranks
-// are as many as before. With another number of ranks it goes on after the last row that was trained on.
+// A run that was stopped and resumed from its checkpoint takes the same steps, bit for bit, as one that was not, if the number of ranks
+// is the same. With another number of ranks it continues after the last row that was trained on.
 func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 	if env.Comm == nil {
 		return Result{}, errors.New("train: no communicator")
@@ -210,7 +209,7 @@ func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 	return t.run(ctx)
 }
 
-// elsewhere has ErrElsewhere be found in what went wrong on another rank.
+// elsewhere adds ErrElsewhere to an error of another rank.
 func (t *trainer) elsewhere(err error) error {
 	if from, ok := errors.AsType[*mpi.RemoteError](err); ok && from.Rank() != t.env.Comm.Rank() {
 		return fmt.Errorf("%w: %w", ErrElsewhere, err)
@@ -245,7 +244,7 @@ func (t *trainer) close() {
 	}
 }
 
-// setUp builds everything, so that after it all ranks stand before the same step with the same state.
+// setUp builds everything. When it returns, all ranks are before the same step with the same state.
 func (t *trainer) setUp(ctx context.Context) error {
 	comm := t.env.Comm
 	if err := mpi.Agree(ctx, comm, t.prepare(ctx), classes...); err != nil {
@@ -275,7 +274,7 @@ func (t *trainer) setUp(ctx context.Context) error {
 	return t.resume(ctx)
 }
 
-// prepare makes what a rank can make without knowing the others.
+// prepare builds what a rank can build without the others.
 func (t *trainer) prepare(ctx context.Context) error {
 	if err := t.cfg.Validate(); err != nil {
 		return fmt.Errorf("train: %w", err)
@@ -298,7 +297,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 	return t.openBLAS()
 }
 
-// build makes this rank's part of the model and what reads its data.
+// build builds this rank's part of the model and the reader of its data.
 func (t *trainer) build() error {
 	var err error
 	t.sampler, err = data.NewDistributedSampler(data.SamplerConfig{
@@ -322,7 +321,7 @@ func (t *trainer) build() error {
 // prefetch is how many batches are read ahead.
 const prefetch = 2
 
-// wrap makes replicas of the model equal on all ranks, and whatever works on its gradients.
+// wrap makes the replicas of the model equal on all ranks, and builds what works on its gradients.
 func (t *trainer) wrap(ctx context.Context) error {
 	group := t.topology.dataParallelGroup
 	var err error

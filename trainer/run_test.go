@@ -204,7 +204,7 @@ func TestCheckpointsAreOnePerStep(t *testing.T) {
 			t.Errorf("every %d steps: checkpoints of steps %v, want %v", every, got, want)
 		}
 		if path := r[1].Checkpoint; filepath.Base(path) != "step-000000000010" {
-			t.Errorf("rank 1 was told %q", path)
+			t.Errorf("rank 1 got %q", path)
 		}
 	}
 	if r := mustTrain(t, 2, small(2, 2, 5), nil); r[0].Checkpoint != "" {
@@ -281,7 +281,7 @@ func TestDivergenceNamesStepAndCheckpoint(t *testing.T) {
 	}
 }
 
-// Parameters that are no numbers are not saved, even where no loss has shown it yet.
+// Parameters that are not finite are not saved, even if no loss has shown it yet.
 func TestNothingBadIsSaved(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 1, 1)

@@ -9,17 +9,17 @@ import (
 	"ddpbatch/checkpoint/distributed"
 )
 
-// saves is what a rank knows of its checkpoints.
+// saves is what a rank knows about its checkpoints.
 type saves struct {
-	saver      *distributed.Saver   // nil: there are none
+	saver      *distributed.Saver   // nil: no checkpoints
 	hookCopies map[string][]float32 // see savedArrays
 
 	begunStep     int64  // the step of the newest save that was begun, or that was resumed from; -1: none
-	scored        bool   // whether that holds what the evaluation after its step has found
+	scored        bool   // whether that save has the results of the evaluation after its step
 	committedStep int64  // the step of the newest checkpoint that is known to be committed; -1: none
-	path          string // of that
+	path          string // of that checkpoint
 	uncommitted   bool   // whether begunStep is not known to be committed
-	pinPending    bool   // whether begunStep is that of the best evaluation, and its checkpoint is to stay
+	pinPending    bool   // whether begunStep is that of the best evaluation, and its checkpoint is to be pinned
 	bestPath      string // of the checkpoint of the best evaluation, or empty
 
 	cost     saveCost
@@ -29,8 +29,8 @@ type saves struct {
 // bestLabel marks the checkpoint of the best evaluation.
 const bestLabel = "best"
 
-// due says whether a checkpoint belongs after the steps taken since the last one.
-// Where evaluations are kept, one that follows at once makes it.
+// due reports whether a checkpoint is due after the steps taken since the last one.
+// If evaluations are kept and one follows at once, the evaluation saves instead.
 func (t *trainer) due() bool {
 	every := int64(t.policy.EverySteps)
 	if t.policy.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.evaluatesAtEpochEnd() {
@@ -39,17 +39,17 @@ func (t *trainer) due() bool {
 	return every > 0 && t.at.Step/every > max(t.begunStep, 0)/every
 }
 
-// scores tells whether the last evaluation was of this very state.
+// scores reports whether the last evaluation was of the present state.
 func (t *trainer) scores() bool { return t.evaluation.done && t.evaluation.step == t.at.Step }
 
-// covered tells whether the newest checkpoint is of this step, and has all that the policy may choose by.
+// covered reports whether the newest checkpoint is of this step, and has all metrics that the policy may choose by.
 func (t *trainer) covered() bool {
 	return t.begunStep == t.at.Step && (t.scored || !t.policy.KeepBest || !t.scores())
 }
 
-// save begins a checkpoint of this step, unless there is one already: for one that is of the best evaluation, and is to stay, there is
-// another. Where saves are asynchronous it returns once the state is copied. One that has failed behind training's back is made up for
-// by this one, which is then waited for: two failures in a row end training. An error is every rank's.
+// save begins a checkpoint of this step, unless there is one already; for the best evaluation, whose checkpoint is pinned, it makes another
+// one. With asynchronous saving it returns once the state is copied. If an earlier save has failed in the background, save tries once more
+// with the present state and waits for the result: two failures in a row end training. An error is returned on every rank.
 func (t *trainer) save(ctx context.Context, best bool) error {
 	err := t.saveOnce(ctx, best)
 	if !t.worthRetrying(err) {
@@ -90,7 +90,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	return t.finishSave(ctx)
 }
 
-// finishSave waits until the newest checkpoint is committed. An error is every rank's.
+// finishSave waits until the newest checkpoint is committed. An error is returned on every rank.
 func (t *trainer) finishSave(ctx context.Context) error {
 	if err := t.commit(ctx); err != nil {
 		return fmt.Errorf("save step %d: %w", t.begunStep, err)
@@ -98,7 +98,7 @@ func (t *trainer) finishSave(ctx context.Context) error {
 	return nil
 }
 
-// finishEarlier is finishSave of a save that was begun before this step was over, or in which an evaluation has followed.
+// finishEarlier is finishSave for a save that was begun in an earlier step, or before an evaluation of this step.
 func (t *trainer) finishEarlier(ctx context.Context) error {
 	if err := t.commit(ctx); err != nil {
 		step := t.begunStep
@@ -115,7 +115,7 @@ func (t *trainer) commit(ctx context.Context) error {
 	t.uncommitted = false
 	info, err := t.saver.Wait(ctx)
 	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.begunStep {
-		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step)
+		t.log.Warn("a checkpoint was not saved, but a newer one was", "step", earlier.Step, "newer", info.Step)
 	} else if err != nil {
 		return err
 	}
@@ -127,20 +127,20 @@ func (t *trainer) commit(ctx context.Context) error {
 	return t.pin(ctx, info.Step)
 }
 
-// worthRetrying tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done
-// since. All ranks give the same answer.
+// worthRetrying reports whether a save should be tried again: the failure of an earlier save is not a reason to lose what was done
+// since. It returns the same on all ranks.
 func (t *trainer) worthRetrying(err error) bool {
 	earlier, ok := errors.AsType[*distributed.EarlierError](err)
 	if !ok || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, ErrDiverged) {
 		return false
 	}
-	if t.env.Comm.Rank() == 0 { // whose Saver has logged why
-		t.log.Warn("a checkpoint was not saved: trying once more, with what there is now", "not_saved", earlier.Step, "step", t.at.Step)
+	if t.env.Comm.Rank() == 0 { // its Saver has logged the cause
+		t.log.Warn("a checkpoint was not saved: trying once more, with the present state", "not_saved", earlier.Step, "step", t.at.Step)
 	}
 	return true
 }
 
-// saveAndFinish is the last save, up to the commit, with another try where one before it has failed.
+// saveAndFinish makes the last save and waits for the commit. It tries again if an earlier save has failed.
 func (t *trainer) saveAndFinish(ctx context.Context) error {
 	err := t.saveLast(ctx)
 	if t.worthRetrying(err) {
@@ -159,10 +159,11 @@ func (t *trainer) saveLast(ctx context.Context) error {
 	return t.finishSave(ctx)
 }
 
-// evalLoss is the name of the loss on the evaluation rows among checkpointMetrics.
+// evalLoss is the name of the evaluation loss in checkpointMetrics.
 const evalLoss = "eval_loss"
 
-// checkpointMetrics are what retention and people may compare checkpoints by. Those of an evaluation are of this very state.
+// checkpointMetrics returns what retention and people may compare checkpoints by. It includes an evaluation only if it is of the present
+// state.
 func (t *trainer) checkpointMetrics() map[string]float64 {
 	all := map[string]float64{}
 	if t.at.Done > 0 {
@@ -177,8 +178,8 @@ func (t *trainer) checkpointMetrics() map[string]float64 {
 	return all
 }
 
-// divergedInSave tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an
-// earlier step than the one that has noticed. Any other failure of it is only told.
+// divergedInSave returns ErrDiverged if a checkpoint in the background held a number that is not finite: then training diverged in an
+// earlier step than the one that has noticed. Any other failure of it is only logged.
 func (t *trainer) divergedInSave(ctx context.Context) error {
 	err := t.finishSave(ctx)
 	if err != nil && !errors.Is(err, ErrDiverged) {

@@ -14,22 +14,22 @@ import (
 // saveCost is what saving has cost this rank.
 type saveCost struct {
 	count        int
-	stall        time.Duration // in which training stood still
+	stall        time.Duration // how long training stood still
 	since        time.Time     // when this attempt began
 	first, began time.Time     // the first save, and the newest
 	reported     int           // saves that are in metrics
 	warned       bool
-	recent       []stall // of the newest saves, the oldest first
+	recent       []stall // of the newest saves, oldest first
 }
 
 // stall is how long training stood still for a save.
 type stall struct {
 	step           int64
 	took           time.Duration
-	waited, copied time.Duration // of that, for the save before and to copy the state
+	waited, copied time.Duration // parts of took: waiting for the previous save, and copying the state
 }
 
-// add takes note of a save of a step, with what the Saver says of it.
+// add records a save of a step, with the Saver's statistics.
 func (c *saveCost) add(step int64, start, end time.Time, s distributed.Stats) {
 	if c.count == 0 {
 		c.first = start
@@ -37,14 +37,14 @@ func (c *saveCost) add(step int64, start, end time.Time, s distributed.Stats) {
 	c.count++
 	c.began = start
 	c.stall += end.Sub(start)
-	const most = 16 // there are two in flight at most, and with a node-local disk a few more
+	const most = 16 // two are in flight at most, and a few more with a node-local disk
 	if len(c.recent) == most {
 		c.recent = append(c.recent[:0], c.recent[1:]...)
 	}
 	c.recent = append(c.recent, stall{step, end.Sub(start), s.Wait, s.Copy})
 }
 
-// of is the stall of the newest save of a step; zero where it is not known any more.
+// of returns the stall of the newest save of a step, or the zero stall if it is no longer known.
 func (c *saveCost) of(step int64) stall {
 	for _, s := range slices.Backward(c.recent) {
 		if s.step == step {
@@ -54,7 +54,7 @@ func (c *saveCost) of(step int64) stall {
 	return stall{}
 }
 
-// warnOfStall says, once and on rank 0, that saves come too often: that training stands still for them a tenth of its time.
+// warnOfStall warns, once and on rank 0, if training stands still for saves a tenth of its time or more.
 func (t *trainer) warnOfStall() {
 	const least, share = 5 * time.Second, 10
 	c := &t.cost
@@ -66,7 +66,7 @@ func (t *trainer) warnOfStall() {
 		"stalled", c.stall, "since", t.now().Sub(c.first), "saves", c.count, "every_steps", t.policy.EverySteps)
 }
 
-// resumeCost is what it has cost this rank to go on from a checkpoint.
+// resumeCost is what it has cost this rank to resume from a checkpoint.
 type resumeCost struct {
 	find, load time.Duration
 	bytes      int64 // of the checkpoint, on disk
@@ -77,10 +77,10 @@ func (c *resumeCost) String() string {
 	return fmt.Sprintf("found in %s, %s loaded in %s", timeText(c.find), text.Bytes(uint64(c.bytes)), timeText(c.load))
 }
 
-// failures is how seldom a job is thought to be struck, for the advice of how often to save.
+// failures is the assumed time between failures of a job, for the advice how often to save.
 const failures = 24 * time.Hour
 
-// reportSaves tells, on rank 0, what checkpoints have cost, and how often to save where the job is struck once a day.
+// reportSaves prints, on rank 0, what checkpoints have cost, and how often to save if the job fails once a day.
 func (t *trainer) reportSaves() {
 	if t.saver == nil || t.env.Comm.Rank() != 0 {
 		return
@@ -90,8 +90,8 @@ func (t *trainer) reportSaves() {
 	}
 }
 
-// report is a line for a person; all is how long the attempt has taken. It leaves out what is only noise: by how much a state gets smaller
-// that is hardly longer than its manifest, and advice from saves that hardly take any time.
+// report returns a line for people; all is how long the attempt has taken. It leaves out figures that are only noise: the compression ratio
+// of a state that is hardly larger than its manifest, and advice from saves that take hardly any time.
 func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoint.Space) string {
 	const (
 		leastBytes = 1 << 20
@@ -118,13 +118,13 @@ func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoi
 	return line.String()
 }
 
-// advisedInterval is how often to save where a save stalls training for so long, and takes so long in all: in the background the one can be
-// far shorter than the other, and a save that begins before the last one has ended waits for that.
+// advisedInterval returns how often to save if a save stalls training for stall and takes total in all. In the background the first can be
+// far shorter than the second, and a save that begins before the previous one has ended waits for it.
 func advisedInterval(stall, total time.Duration) time.Duration {
 	return max(distributed.Interval(stall, failures), total)
 }
 
-// timeText is a time as exact as a person reads it.
+// timeText returns a time with a precision that suits a person.
 func timeText(d time.Duration) string {
 	for _, step := range []struct{ from, unit time.Duration }{
 		{10 * time.Minute, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 100 * time.Millisecond},

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Each checkpoint is told of once, in the first line of metrics after it, and the last one in a line of its own.
+// Each checkpoint is reported once, in the first line of metrics after it, and the last one in a line of its own.
 func TestMetricsReportEachSaveOnce(t *testing.T) {
 	c := newCheckpoints()
 	var lines bytes.Buffer
@@ -60,7 +60,7 @@ func TestMetricsReportEachSaveOnce(t *testing.T) {
 		t.Fatalf("checkpoints of steps %v", got)
 	}
 	if !slices.Equal(saves, []int64{10, 20, 24, 24}) { // there are lines every ten steps, and at the ends of epochs
-		t.Errorf("told of in lines of steps %v, want 10, 20, 24 and 24", saves)
+		t.Errorf("reported in lines of steps %v, want 10, 20, 24 and 24", saves)
 	}
 }
 
@@ -134,12 +134,12 @@ func TestAResumeIsReported(t *testing.T) {
 		}
 		if count > 0 {
 			if line.ResumeStep != nil || line.ResumeFindS != nil || line.ResumeLoadS != nil || line.ResumeBytes != nil {
-				t.Errorf("told again in the line of step %d: %+v", line.Step, line)
+				t.Errorf("reported again in the line of step %d: %+v", line.Step, line)
 			}
 			continue
 		}
 		if line.ResumeStep == nil || line.ResumeFindS == nil || line.ResumeLoadS == nil || line.ResumeBytes == nil {
-			t.Fatalf("the first line is %+v, want one that tells of the resume", line)
+			t.Fatalf("the first line is %+v, want one that reports the resume", line)
 		}
 		if *line.ResumeStep != list[0].Step {
 			t.Errorf("it goes on after step %d, and the checkpoint is of step %d", *line.ResumeStep, list[0].Step)
@@ -159,7 +159,7 @@ func TestAResumeIsReported(t *testing.T) {
 	}
 }
 
-// What a line tells of a save is of that save, whatever has been begun since.
+// The figures that a line has of a save are of that save, whatever has been begun since.
 func TestStallOfALineIsOfItsSave(t *testing.T) {
 	var c saveCost
 	at := time.Unix(0, 0)
@@ -199,7 +199,7 @@ var costLine = map[int]*regexp.Regexp{
 		` \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
 }
 
-// What only noise could be told of is left out.
+// Figures that would only be noise are left out.
 func TestReportOfSavesLeavesOutNoise(t *testing.T) {
 	begin := time.Unix(0, 0)
 	of := func(saves int, stall time.Duration) *saveCost {
@@ -257,7 +257,7 @@ func TestTimesAreShortForPeople(t *testing.T) {
 	}
 }
 
-// Whoever saves too often is told so, once; and at the end what saving has cost.
+// A user who saves too often is warned, once; and at the end sees what saving has cost.
 func TestSavingTooOftenIsSaidOnce(t *testing.T) {
 	for every, want := range map[int]int{1: 1, 100: 0} {
 		var log testkit.Journal

@@ -178,7 +178,7 @@ func fullAt(c checkpoints, word string) vfs.FS {
 	})
 }
 
-// What is no number is not saved in the background either, and the error names it on all ranks, with the rank that saw it.
+// A number that is not finite is not saved in the background either, and the error names it on all ranks, with the rank that found it.
 func TestNothingBadIsSavedInTheBackground(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 1, 3)

@@ -52,13 +52,13 @@ func (t *trainer) newSaver(ctx context.Context) error {
 	return err
 }
 
-// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of
-// ddp.compress keeps comes on top. replicate is Env.Replicate.
+// LeastMemory returns the least value of Env.MaxMemory in bytes, if it is not 0 and checkpoints are encoded. What a hook of
+// ddp.compress keeps is not included. replicate is Env.Replicate.
 func LeastMemory(replicate bool) int64 {
 	return distributed.LeastMemory(replicate)
 }
 
-// encoders is how many threads of this rank may encode, of those that it has.
+// encoders returns how many threads of this rank may encode.
 func (t *trainer) encoders(o distributed.Options) (int, error) {
 	n, least := o.Encoders()
 	if n > 0 {
@@ -66,12 +66,12 @@ func (t *trainer) encoders(o distributed.Options) (int, error) {
 	}
 	const mega = 1 << 20
 	least += t.hookBytes()
-	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: "+
+	return 0, fmt.Errorf("%.1fM of memory may be used, but one thread needs %.1fM, including what ddp.compress keeps: "+
 		"raise checkpoint.memory to %dM or more, or leave it out",
 		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
 }
 
-// closeSaver lets a save in the background end. What became of it only counts where nothing worse has happened, and then it is known.
+// closeSaver waits for a save in the background. Its error is only logged: if there is no worse error, it has been returned already.
 func (t *trainer) closeSaver() {
 	if t.saver == nil {
 		return
@@ -81,8 +81,8 @@ func (t *trainer) closeSaver() {
 	}
 }
 
-// saveGroup is what a checkpoint.distributed Saver meets over: a communicator of its own, so that a save in the background
-// and the training's collectives do not get into each other's way. It is closed with the one that it was made of.
+// saveGroup is the Group of a checkpoint/distributed Saver: a communicator of its own, so that a save in the background
+// and the training's collectives do not interfere. It is closed with the communicator that it was duplicated from.
 type saveGroup struct{ comm *mpi.Comm }
 
 // newSaveGroup is collective.
@@ -103,14 +103,14 @@ func (g saveGroup) Broadcast(ctx context.Context, payload []byte) ([]byte, error
 	return mpi.BroadcastBytes(ctx, g.comm, payload, 0)
 }
 
-// shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks
-// ends nothing else. It is closed with the one that it was made of.
+// shardPeers are the Peers by which a checkpoint/distributed Saver copies shards to other nodes: a communicator of its own, so that its
+// failure does not affect others. It is closed with the communicator that it was duplicated from.
 //
-// Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and
-// once there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.
+// The sender waits until the receiver has taken the message. Otherwise a whole shard could be in the memory of a node with a slow disk, and
+// when there is no room for more, training's messages, which use the same connection, would wait for that disk, too.
 type shardPeers struct{ comm *mpi.Comm }
 
-// The tags of a message, and of the empty answer to it.
+// The tags of a message, and of its empty reply.
 const (
 	payloadTag = iota
 	takenTag

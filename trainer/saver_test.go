@@ -110,7 +110,7 @@ func TestGroupCarriesBytes(t *testing.T) {
 				return err
 			}
 			if !bytes.Equal(got, message(3, length)) {
-				return fmt.Errorf("rank %d was told %d bytes", g.Rank(), len(got))
+				return fmt.Errorf("rank %d got %d bytes", g.Rank(), len(got))
 			}
 		}
 		return nil

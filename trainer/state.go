@@ -16,22 +16,22 @@ type position struct {
 	Step    int64   `json:"step"`       // steps taken since the very start
 	Epoch   int     `json:"epoch"`      // from 0
 	Rows    int     `json:"epoch_rows"` // rows of this epoch's order that all ranks together have been dealt
-	Done    int     `json:"epoch_step"` // steps taken in this epoch; with all of them only its end may be missing
-	LossSum float64 `json:"loss_sum"`   // of the mean losses of those
-	EvalDue bool    `json:"look_due"`   // an evaluation is to come, once all ranks have the same parameters
+	Done    int     `json:"epoch_step"` // steps taken in this epoch; if that is all of them, only the epoch's end may be missing
+	LossSum float64 `json:"loss_sum"`   // sum of the mean losses of those steps
+	EvalDue bool    `json:"look_due"`   // an evaluation is due once all ranks have the same parameters
 	Best    best    `json:"best"`
 }
 
 // best is the best evaluation so far.
 type best struct {
 	Of    string  `json:"of"`    // what was compared, on which rows
-	Step  int64   `json:"step"`  // after which it was; 0: there was none
+	Step  int64   `json:"step"`  // the step after which it was made; 0: there was none
 	Value float64 `json:"value"` // its loss or accuracy
-	Since int     `json:"since"` // evaluations since that were no better
-	Last  int64   `json:"last"`  // the step after which the last evaluation was; it may be made again by who resumes there
+	Since int     `json:"since"` // number of evaluations since that were not better
+	Last  int64   `json:"last"`  // the step after which the last evaluation was made; an attempt that resumes there may make it again
 }
 
-// loss is the mean over the steps taken in this epoch.
+// loss returns the mean over the steps taken in this epoch.
 func (p position) loss() float64 {
 	if p.Done == 0 {
 		return 0
@@ -39,7 +39,7 @@ func (p position) loss() float64 {
 	return p.LossSum / float64(p.Done)
 }
 
-// after is the position after one more step, on rows with a mean loss.
+// after returns the position after one more step, on rows with a mean loss.
 func (p position) after(rows int, loss float64) position {
 	p.Step++
 	p.Rows += rows
@@ -60,18 +60,18 @@ func (p position) validate(step int64) error {
 	return nil
 }
 
-// samplerState is the position in terms of rows. Order is a function of seed and epoch, so that
-// no permutation needs to be saved.
+// samplerState is the position in terms of rows. The order is a function of seed and epoch, so
+// no permutation has to be saved.
 type samplerState struct {
 	Seed      uint64 `json:"seed"`
 	Epoch     int    `json:"epoch"`
-	Next      int    `json:"next"` // rows of the epoch's order that all ranks together have been dealt
+	Next      int    `json:"next"` // rows of the epoch's order that all ranks together have been given
 	Shuffle   bool   `json:"shuffle"`
 	Remainder string `json:"remainder"`
 }
 
-// randomState says where random numbers come from. No generator lives on between steps: initial
-// values, the order of rows and what dropout drops are functions of the seed.
+// randomState says where random numbers come from. No generator has state between steps: initial
+// values, the order of rows and dropout are functions of the seed.
 type randomState struct {
 	Kind string `json:"kind"`
 	Seed uint64 `json:"seed"`
@@ -87,7 +87,7 @@ const (
 	keyDigest   = "config_digest"
 )
 
-// values are the small facts of a checkpoint.
+// values returns the values of a checkpoint.
 func (t *trainer) values() (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	for key, value := range map[string]any{
@@ -129,24 +129,24 @@ type stateArray struct {
 	owner owner
 }
 
-// owner says who puts an array into a checkpoint. All who hold one get it back from there.
+// owner says which ranks save an array in a checkpoint. All ranks that have it read it back.
 type owner int
 
 const (
-	ownedElsewhere owner = iota // what this rank holds does not count
+	ownedElsewhere owner = iota // other ranks; this rank's values are not saved
 	ownedHere                   // this rank alone
-	ownedByAll                  // every rank that has it holds the same, and they share the work
+	ownedByAll                  // all ranks that have it hold the same values and share the work
 )
 
-// arrays are what this rank holds of the state: parameters and buffers of its layers, what the optimizer keeps for those that it
-// steps, and what only this rank has. Names are unique over all ranks, but for copies.
+// arrays returns this rank's part of the state: parameters and buffers of its layers, what the optimizer keeps for the parameters that it
+// updates, and what only this rank has. Names are unique over all ranks, except for copies.
 func (t *trainer) arrays() []stateArray {
 	var list []stateArray
 	model := t.engine.model()
 	for _, p := range model.Params() {
 		list = append(list, stateArray{"model." + p.Name, p.Shape, p.Value, ownedByAll})
 	}
-	buffers := ownedElsewhere // running statistics are each replica's own, and the first one's count
+	buffers := ownedElsewhere // each replica has its own running statistics, and the first one's are saved
 	if t.topology.replica == 0 {
 		buffers = ownedHere
 	}
@@ -171,7 +171,7 @@ func (t *trainer) arrays() []stateArray {
 	return list
 }
 
-// savedArrays are those of arrays that this rank saves. What a hook keeps may move in memory between steps: its arrays are copies here,
+// savedArrays returns the arrays that this rank saves. What a hook keeps may move in memory between steps, so its arrays are copies,
 // which copyHookState refreshes.
 func (t *trainer) savedArrays() []distributed.Array {
 	var list []distributed.Array
@@ -191,7 +191,7 @@ func (t *trainer) savedArrays() []distributed.Array {
 	return list
 }
 
-// totalBytes is what all ranks save together: what several hold alike counts once. It is collective.
+// totalBytes returns how many bytes all ranks save together, counting once what several hold alike. It is collective.
 func (t *trainer) totalBytes(ctx context.Context, arrays []distributed.Array) (float64, error) {
 	sum := make([]float64, 1)
 	for _, a := range arrays {
@@ -205,7 +205,7 @@ func (t *trainer) totalBytes(ctx context.Context, arrays []distributed.Array) (f
 	return sum[0], err
 }
 
-// bytesOf is the memory of v, which is little-endian wherever ranks can meet (see mpi.Init).
+// bytesOf returns the memory of v. It is little-endian on all machines on which ranks can form a group (see mpi.Init).
 func bytesOf(v []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }

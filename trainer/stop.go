@@ -7,7 +7,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// pace is how long a step takes: a mean in which the newest counts most.
+// pace is how long a step takes: an exponentially weighted mean.
 type pace struct{ mean time.Duration }
 
 func (p *pace) add(step time.Duration) {
@@ -18,8 +18,8 @@ func (p *pace) add(step time.Duration) {
 	p.mean += (step - p.mean) / share
 }
 
-// askedToStop tells whether this rank wants all to stop. On rank 0 it also does where the deadline leaves no time to go on until the
-// next call, which is expected after untilNext, and to save then.
+// askedToStop reports whether this rank wants all ranks to stop. On rank 0 it also returns true if the deadline leaves too little time to
+// continue until the next call, which is expected after untilNext, and to save then.
 func (t *trainer) askedToStop(untilNext time.Duration) bool {
 	looked := t.checkDeadline()
 	select {
@@ -35,7 +35,7 @@ func (t *trainer) askedToStop(untilNext time.Duration) bool {
 	return t.outOfTime
 }
 
-// addStopRequests puts what this rank wants of all ranks after this step into the sums.
+// addStopRequests adds to the sums whether this rank wants all to stop after this step, or to save quickly.
 func (t *trainer) addStopRequests() {
 	if t.askedToStop(t.untilNextStep()) {
 		t.sums[stopSum] = 1
@@ -45,10 +45,10 @@ func (t *trainer) addStopRequests() {
 	}
 }
 
-// deadlineCheckEvery is how often rank 0 compares the deadline with what is left: a step may take far less.
+// deadlineCheckEvery is how often rank 0 checks the deadline: a step may take far less.
 const deadlineCheckEvery = 100 * time.Millisecond
 
-// checkDeadline finds out, on rank 0, how long it is until the deadline and how long a save takes, unless it has just done so.
+// checkDeadline computes, on rank 0, the time to the deadline and the time that a save takes, unless it has just done so.
 func (t *trainer) checkDeadline() (looked bool) {
 	if t.saver == nil || t.env.Deadline.IsZero() || t.env.Comm.Rank() != 0 {
 		return false
@@ -62,8 +62,8 @@ func (t *trainer) checkDeadline() (looked bool) {
 	return true
 }
 
-// untilNextStep is how long it takes until a rank is asked again that is asked in a step: that step, or all until ranks have the same
-// parameters again, and one that takes longer; or the first round of an evaluation.
+// untilNextStep returns how long it takes until a rank that is asked in a step is asked again: that step, or all steps until the ranks have
+// the same parameters again, and a longer one; or the first round of an evaluation.
 func (t *trainer) untilNextStep() time.Duration {
 	steps := 2
 	if t.average != nil {
@@ -72,7 +72,7 @@ func (t *trainer) untilNextStep() time.Duration {
 	return time.Duration(steps)*t.pace.mean + t.evaluationRound
 }
 
-// timeToSave is how long the ranks take from when they stop until all is saved: the save, and the one in the background, which goes first.
+// timeToSave returns how long it takes from a stop until everything is saved: the save, and the one in the background, which goes first.
 func (t *trainer) timeToSave() time.Duration {
 	save := t.saver.Estimate()
 	if save == 0 {
@@ -84,52 +84,52 @@ func (t *trainer) timeToSave() time.Duration {
 	return save
 }
 
-// needsQuickSave tells, on rank 0, whether the deadline may come before a save of the usual kind is over that begins after so long: then
-// it is written as it is, by all ranks.
+// needsQuickSave reports, on rank 0, whether the deadline may come before the end of a save of the usual kind that begins after the given
+// time. Then all ranks save without encoding.
 func (t *trainer) needsQuickSave(after time.Duration) bool {
 	return t.saveTime > 0 && t.timeToDeadline < after+t.saveTime
 }
 
-// agreeOnQuickSave has all ranks agree on whether a save that begins now must be quick, where no step has done so.
+// agreeOnQuickSave makes all ranks agree on whether a save that begins now must be quick, if no step has done so.
 func (t *trainer) agreeOnQuickSave(ctx context.Context) (err error) {
 	t.checkDeadline()
 	t.quickSave, err = mpi.BroadcastObject(ctx, t.env.Comm, t.needsQuickSave(0), 0)
 	return err
 }
 
-// quick tells whether a save that begins now is to be written as it is. The ranks have agreed on it; rank 0, whose word is enough where
-// there is no node-local disk, looks once more, as a save may follow long after a step.
+// quick reports whether a save that begins now must be quick. The ranks have agreed on it. Rank 0, whose decision is enough without a
+// node-local disk, checks once more, because a save may follow long after a step.
 func (t *trainer) quick() bool {
 	t.checkDeadline()
 	return t.quickSave || t.needsQuickSave(0)
 }
 
-// guessSave is how long a save may take of which nothing is known but the bytes of all ranks.
+// guessSave estimates how long a save may take if only the bytes of all ranks are known.
 func guessSave(bytes float64) time.Duration {
 	const least, perSecond = 5 * time.Second, 100e6
 	return least + time.Duration(bytes/perSecond*float64(time.Second))
 }
 
-// stopPoll has all ranks find out together, about once a second, whether one of them was asked to stop, and whether the save that follows
-// must be quick: in what takes longer than a step.
+// stopPoll lets all ranks find out together, about once a second, whether one of them was asked to stop, and whether the next save
+// must be quick. It is for work that takes longer than a step.
 type stopPoll struct {
 	trainer *trainer
 	begun   time.Time
-	next    int // the round after which they ask
+	next    int // the round after which the ranks ask
 }
 
-// pollEvery is how often they ask, unless a round takes longer.
+// pollEvery is how often the ranks ask, unless a round takes longer.
 const pollEvery = time.Second
 
 func (t *trainer) newStopPoll() stopPoll { return stopPoll{trainer: t, begun: t.now(), next: 1} }
 
-// after is called by all ranks after the same rounds, counted from 1.
+// after must be called by all ranks after the same rounds, counted from 1.
 func (p *stopPoll) after(ctx context.Context, round int) (stop bool, err error) {
 	if round < p.next {
 		return false, nil
 	}
 	const stopAt, timeAt, quickAt = 0, 1, 2
-	took := p.trainer.now().Sub(p.begun) / time.Duration(round) // by a round
+	took := p.trainer.now().Sub(p.begun) / time.Duration(round) // mean per round
 	p.trainer.evaluationRound = took
 	most := []float64{timeAt: took.Seconds(), quickAt: 0}
 	if p.trainer.askedToStop(max(pollEvery, took) + took) {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/trainer/ddp"
 )
 
-// Bounds of numbers in a Config, far above what anyone trains and far below what overflows.
+// Bounds of numbers in a Config: far above what anyone trains with, and far below what overflows.
 const (
 	maxEpochs   = 1_000_000_000
 	maxRunSteps = 1_000_000_000 // steps of a run
@@ -28,8 +28,8 @@ const (
 	maxContext  = 1 << 16
 )
 
-// Validate returns every fault of the table, joined, each beginning with its key. A number out of its range is
-// the only one to blame: no other number is held against it.
+// Validate returns every fault of the table, joined; each begins with its key. If a number is out of its range, only
+// that is reported: other numbers are not compared with it.
 func (c Config) Validate() error {
 	var f problems
 	f.between("epochs", c.Epochs, 1, maxEpochs)
@@ -63,21 +63,21 @@ func (c Config) Validate() error {
 // combinations refuses settings that exclude each other.
 func (c Config) combinations(f *problems) {
 	if c.Pipeline > 1 && c.Mode == "dp" {
-		f.add("mode", c.Mode, `must be "ddp" where pipeline is above 1: a rank holds a part of one replica then`)
+		f.add("mode", c.Mode, `must be "ddp" if pipeline is above 1: then a rank holds only a part of a replica`)
 	}
 	if c.Mode == "dp" && c.DDP.SyncBatchNorm {
 		f.add("ddp.sync_batch_norm", c.DDP.SyncBatchNorm,
-			`must be false with mode = "dp": replicas of a process normalize each its own rows`)
+			`must be false with mode = "dp": each replica of a process normalizes its own rows`)
 	}
 	if c.DDP.AverageEvery > 0 && c.Optimizer.Zero {
-		f.add("optimizer.zero", c.Optimizer.Zero, "must be false with ddp.average_every: each rank steps all of its parameters then")
+		f.add("optimizer.zero", c.Optimizer.Zero, "must be false with ddp.average_every: then each rank updates all of its parameters")
 	}
 	if c.DDP.AverageEvery > 0 && c.Precision == "float16" {
-		f.add("precision", c.Precision, "must not be float16 with ddp.average_every: ranks would skip steps by themselves")
+		f.add("precision", c.Precision, "must not be float16 with ddp.average_every: each rank would skip other steps")
 	}
 	if feedback := c.DDP.Compress == "int8" || c.DDP.Compress == "powersgd"; feedback && c.Precision == "float16" {
 		f.add("ddp.compress", c.DDP.Compress,
-			"what it owes to later steps would have another loss scale: use bfloat16, or another compression")
+			"cannot be used with float16, whose loss scale changes between steps: use bfloat16, or another compression")
 	}
 	c.ineffective(f)
 	if c.Mode != "dp" && within(c.Replicas, 1, maxRanks) {
@@ -94,7 +94,7 @@ func (c Config) combinations(f *problems) {
 	}
 }
 
-// ineffective refuses settings that would do nothing: whoever writes them expects something.
+// ineffective refuses settings that would have no effect: whoever writes them expects one.
 func (c Config) ineffective(f *problems) {
 	micro := within(c.MicroBatches, 1, maxBatch)
 	evaluates := c.Evaluate.EveryEpochs != 0 || c.Evaluate.EverySteps != 0
@@ -114,7 +114,7 @@ func (c Config) ineffective(f *problems) {
 			"needs rows to evaluate on: set data.eval"},
 		{evaluates, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
 		{len(c.Model.hidden()) > 0, "model.dropout", c.Model.Dropout, c.Model.Kind == "mlp" && c.Model.drops(),
-			"belongs to hidden layers, and there are none"},
+			"needs hidden layers, and the model has none"},
 	} {
 		if s.written && !s.unless {
 			f.add(s.key, s.value, "%s", s.rule)
@@ -124,11 +124,11 @@ func (c Config) ineffective(f *problems) {
 		f.add("micro_batches", c.MicroBatches, "must be at most batch_size, %d", c.BatchSize)
 	}
 	if c.Data.Eval != "" && c.Data.Train == "" {
-		f.add("data.eval", c.Data.Eval, "needs data.train, too: without it these rows would be trained on")
+		f.add("data.eval", c.Data.Eval, "needs data.train, too: without it, these rows would also be trained on")
 	}
 }
 
-// lossOf is the loss that goes with a kind of data, classes or numbers; empty where the file tells.
+// lossOf returns the loss that goes with a kind of data, or an empty name if that depends on the file.
 func lossOf(kind string) string {
 	return map[string]string{"mnist": "cross_entropy", "cifar10": "cross_entropy", "text": "cross_entropy", "generated": "mse"}[kind]
 }
@@ -165,7 +165,7 @@ func (m ModelConfig) validate(f *problems) {
 	}
 }
 
-// drops tells whether there is a dropout, in its range.
+// drops reports whether there is a dropout, within its range.
 func (m ModelConfig) drops() bool { return m.Dropout > 0 && m.Dropout < 1 }
 
 func (d DataConfig) validate(f *problems, loss string) {
@@ -206,13 +206,13 @@ func (d DataConfig) validate(f *problems, loss string) {
 }
 
 func (s ScheduleConfig) validate(f *problems, c Config) {
-	steps := int64(math.MaxInt64) // the run has no more
+	steps := int64(math.MaxInt64) // no limit
 	if within(c.MaxSteps, 1, maxRunSteps) {
 		steps = int64(c.MaxSteps)
 	}
-	// What is out of range is said here, and not a second time there.
+	// What is out of range is reported here; reset it, so that it is not reported a second time below.
 	lr := c.Optimizer.LR
-	if !(float32(lr) > 0 && lr <= math.MaxFloat32) { // which optimizer.lr's fault says: nothing is held against it
+	if !(float32(lr) > 0 && lr <= math.MaxFloat32) { // reported for optimizer.lr: do not compare other numbers with it
 		lr = 1
 		if s.Kind == "cosine" || s.Kind == "linear" {
 			f.number("schedule.min_lr", s.MinLR, 0, math.MaxFloat32)
@@ -266,7 +266,7 @@ func (e EvaluateConfig) validate(f *problems, c Config) {
 	}
 }
 
-// problems collects what is wrong.
+// problems collects faults.
 type problems []error
 
 func (f *problems) add(key string, value any, rule string, args ...any) {
@@ -276,7 +276,7 @@ func (f *problems) add(key string, value any, rule string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s is %v: %s", key, value, fmt.Sprintf(rule, args...)))
 }
 
-// below adds the faults of a table that another package has found, each of which begins with its key.
+// below adds the faults that another package has found in a table; each begins with its key.
 func (f *problems) below(table string, err error) {
 	if err == nil {
 		return
@@ -300,7 +300,7 @@ func (f *problems) between(key string, value, low, high int) bool {
 	return true
 }
 
-// number wants a finite number from low to high.
+// number requires a finite number from low to high.
 func (f *problems) number(key string, value, low, high float64) {
 	switch {
 	case value >= low && value <= high:
@@ -332,7 +332,7 @@ func (f *problems) named(key, path, what string) {
 	}
 }
 
-// rangeOf wants rows that d has, as far as it says how many.
+// rangeOf requires a range of rows that d has, as far as d says how many it has.
 func (f *problems) rangeOf(key string, d DataConfig, value string) {
 	if value == "" {
 		return

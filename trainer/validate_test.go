@@ -34,16 +34,16 @@ func TestValidateNamesTheKey(t *testing.T) {
 			c.Model.Kind,
 				c.Model.Channels = "cnn", []int{1, 0}
 		},
-		"model.dropout is 1: must be":                           func(c *Config) { c.Model.Dropout = 1 },
-		`mode is "fsdp": must be "ddp" or "dp"`:                 func(c *Config) { c.Mode = "fsdp" },
-		`mode is "dp": must be "ddp" where pipeline is above 1`: func(c *Config) { c.Mode, c.Pipeline = "dp", 2 },
-		`replicas is 2: belongs to mode = "dp"`:                 func(c *Config) { c.Replicas = 2 },
-		`precision is "fp8": must be`:                           func(c *Config) { c.Precision = "fp8" },
-		"accumulate is 0: must be":                              func(c *Config) { c.Accumulate = 0 },
-		`blas is "": must be`:                                   func(c *Config) { c.BLAS = "" },
-		"clip_norm is -1: must be":                              func(c *Config) { c.ClipNorm = -1 },
-		`data.remainder is "some": must be`:                     func(c *Config) { c.Data.Remainder = "some" },
-		"data.path is \"\": must name a CSV file":               func(c *Config) { c.Data.Kind = "csv" },
+		"model.dropout is 1: must be":                        func(c *Config) { c.Model.Dropout = 1 },
+		`mode is "fsdp": must be "ddp" or "dp"`:              func(c *Config) { c.Mode = "fsdp" },
+		`mode is "dp": must be "ddp" if pipeline is above 1`: func(c *Config) { c.Mode, c.Pipeline = "dp", 2 },
+		`replicas is 2: belongs to mode = "dp"`:              func(c *Config) { c.Replicas = 2 },
+		`precision is "fp8": must be`:                        func(c *Config) { c.Precision = "fp8" },
+		"accumulate is 0: must be":                           func(c *Config) { c.Accumulate = 0 },
+		`blas is "": must be`:                                func(c *Config) { c.BLAS = "" },
+		"clip_norm is -1: must be":                           func(c *Config) { c.ClipNorm = -1 },
+		`data.remainder is "some": must be`:                  func(c *Config) { c.Data.Remainder = "some" },
+		"data.path is \"\": must name a CSV file":            func(c *Config) { c.Data.Kind = "csv" },
 		`data.delimiter is "": must name one character`: func(c *Config) {
 			c.Data.Kind, c.Data.Path,
 				c.Data.Delimiter = "csv", "x", ""
@@ -68,7 +68,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 				c.Optimizer.Momentum = true, 0
 		},
 		"optimizer.zero is true: must be false":                        func(c *Config) { c.Optimizer.Zero, c.DDP.AverageEvery = true, 2 },
-		`schedule.kind: "poly" is no schedule`:                         func(c *Config) { c.Schedule.Kind = "poly" },
+		`schedule.kind: "poly" is not a schedule`:                      func(c *Config) { c.Schedule.Kind = "poly" },
 		"schedule.warmup_steps is 2147483648: must be 0 to 2147483647": func(c *Config) { c.Schedule.WarmupSteps = 1 << 31 },
 		"schedule.step_size is 2147483648: must be 1 to 2147483647": func(c *Config) {
 			c.Schedule.Kind,
@@ -81,7 +81,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"ddp.sync_batch_norm is true: must be false":                 func(c *Config) { c.DDP.SyncBatchNorm, c.Mode = true, "dp" },
 		"schedule.gamma is 0: must be a number above 0, up to 1":     func(c *Config) { c.Schedule.Kind, c.Schedule.Gamma = "step", 0 },
 		"model.context is 65537: must be":                            func(c *Config) { c.Model.Kind, c.Model.Context = "gpt", 65537 },
-		`ddp.compress is "int8": what it owes`:                       func(c *Config) { c.DDP.Compress, c.Precision = "int8", "float16" },
+		`ddp.compress is "int8": cannot be used with float16`:        func(c *Config) { c.DDP.Compress, c.Precision = "int8", "float16" },
 		`evaluate.patience is 1: needs evaluate.best`:                func(c *Config) { c.Evaluate.Patience = 1 },
 		`model.activation is "gelu": must be "relu" or "tanh"`:       func(c *Config) { c.Model.Activation = "gelu" },
 		"model.hidden[1] is 0: must be":                              func(c *Config) { c.Model.Hidden = []int{1, 0} },
@@ -94,7 +94,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.train: range "1:x"`:                                    func(c *Config) { c.Data.Train = "1:x" },
 		`data.eval: range "9:9" is empty`:                            func(c *Config) { c.Data.Eval = "9:9" },
 		`data.images is "": must name an IDX file`:                   func(c *Config) { c.Data.Kind, c.Loss = "mnist", "cross_entropy" },
-		`optimizer.kind: "rms" is no optimizer`:                      func(c *Config) { c.Optimizer.Kind = "rms" },
+		`optimizer.kind: "rms" is not an optimizer`:                  func(c *Config) { c.Optimizer.Kind = "rms" },
 		"optimizer.lr: is +Inf, want":                                func(c *Config) { c.Optimizer.LR = math.Inf(1) },
 		// 0 in float32
 		"optimizer.lr: is 1e-50, want": func(c *Config) { c.Optimizer.LR = 1e-50 },
@@ -136,7 +136,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 			c.Data.Kind, c.Data.Path,
 				c.Data.Delimiter = "csv", "x", "e"
 		},
-		`data.target: names 2 columns; classes stand in one`: func(c *Config) {
+		`data.target: names 2 columns, but classes must be in one`: func(c *Config) {
 			c.Data = csvOf("a", "b")
 			c.Loss = "cross_entropy"
 		},
@@ -184,7 +184,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 			c.Evaluate.Best,
 				c.Evaluate.EveryEpochs = "loss", 0
 		},
-		"model.dropout is 0.5: belongs to hidden layers": func(c *Config) {
+		"model.dropout is 0.5: needs hidden layers": func(c *Config) {
 			c.Model.Dropout,
 				c.Model.Hidden = 0.5, []int{}
 		},
