@@ -84,7 +84,7 @@ func TestProbeRefusesUnknownLength(t *testing.T) {
 		k.group.SendMessage(&op, 1, engine.Call{Collective: uint8(messageCall)}, []byte{byte(len(model.Lengths))})
 		return k.group.Wait(t.Context(), &op)
 	})
-	if errs[0] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), "length number 5, of 5") {
+	if errs[0] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), "length number 5") {
 		t.Error(errs)
 	}
 }

@@ -159,7 +159,8 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`parallel = 0`, `sweep.parallel must be a whole number of at least 1, not 0`},
 		{`seed = [1, "x"]`, `train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 1 of the sweep, seed=x)`},
 		{`lr = [0.1, -1]`, `train.optimizer.lr: is -1, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 1 of the sweep, lr=-1)`},
-		{`"setup.env.1A" = ["x"]`, `"1A" is not a name for an environment variable: use letters, digits and _ (element 0 of the sweep, 1A=x)`},
+		{`"setup.env.1A" = ["x"]`,
+			`"1A" is not a name for an environment variable: use letters, digits and _ (element 0 of the sweep, 1A=x)`},
 		{`"setup.env.A" = [["x"]]`, `setup.env.A must be text without NUL, in quotes, not a list (element 0 of the sweep, A=__x__)`},
 	} {
 		t.Run(test.line, func(t *testing.T) {

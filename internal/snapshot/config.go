@@ -41,7 +41,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if len(c.Include) > 0 && c.Snapshot == Copy {
-		errs = append(errs, fmt.Errorf(`code.include names untracked files for code.snapshot = %q; %q copies all files: remove code.include`, Git,
+		errs = append(errs, fmt.Errorf(
+			`code.include names untracked files for code.snapshot = %q; %q copies all files: remove code.include`, Git,
 			Copy))
 	}
 	return errors.Join(errs...)

@@ -209,7 +209,7 @@ func TestSchedulesRiseAndFallAsNamed(t *testing.T) {
 			last = rate
 		}
 		if cfg.Kind != "step" && cfg.Kind != "constant" {
-			if a, b := schedule.LR(cfg.Steps), schedule.LR(1<<62); a != b || a > last {
+			if a, b := schedule.LR(cfg.Steps), schedule.LR(1<<62); a != b || a > last+lr*rounding {
 				t.Fatalf("%+v: after the end %v, then %v", cfg, a, b)
 			}
 		}

@@ -23,7 +23,8 @@ func TestHostilePeerEndsAlone(t *testing.T) {
 		send func(p *puppet)
 		text string
 	}{
-		{"rubbish", func(p *puppet) { p.write(p.fabric.Control(0), bytes.Repeat([]byte("HTTP"), 20)) }, "a frame that begins with 48 54 54 50"},
+		{"rubbish", func(p *puppet) { p.write(p.fabric.Control(0), bytes.Repeat([]byte("HTTP"), 20)) },
+			"a frame that begins with 48 54 54 50"},
 		{"huge", frame(header{kind: kindMessage, call: call, length: maxPayload + 1}), "with 1099511627777 bytes"},
 		{"abort_without_words", func(p *puppet) { p.frame(0, kindAbort, call, nil) }, "an abort of 0 bytes"},
 		{"abort_by_nobody", func(p *puppet) { p.frame(0, kindAbort, call, []byte("\x09\x00\x00\x00\x00\x00\x00\x00\x00")) },

@@ -263,7 +263,8 @@ func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 					return
 				}
 				err = within(t, func() error { return receive(t.Context(), w.groups[1], 0, 2, nil) })
-				wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: call #0 a: canceled while waiting for rank 1: context canceled: the user said so")
+				wantAbort(t, err, 0, 0, ErrAborted,
+					"rank 0 gave up: call #0 a: canceled while waiting for rank 1: context canceled: the user said so")
 			})
 		})
 	}

@@ -187,7 +187,8 @@ func TestChoose(t *testing.T) {
 			{Exit: 1, Ended: sec(4), Tail: raised(gone)}}, 0},
 		"ours, lost": {[]Death{
 			{Exit: 1, Ended: sec(5),
-				Tail: []string{"ddpbatch: all-reduce #7: rank 1: connection lost: its process ended without closing its Comm, or was killed"}},
+				Tail: []string{"ddpbatch: all-reduce #7: rank 1: connection lost: its process ended without closing " +
+					"its Comm, or was killed"}},
 			{Exit: 11, Ended: sec(6), Tail: []string{"ddpbatch: a shard is corrupt"}}}, 1},
 		"a Go program": {[]Death{{Exit: 2, Ended: sec(6), Tail: []string{"panic: index out of range [3]", "", "goroutine 1 [running]:"}},
 			{Exit: 1, Ended: sec(5), Tail: []string{"read tcp 10.0.0.1:5: connection reset by peer"}}}, 0},
