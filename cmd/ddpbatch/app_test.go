@@ -29,6 +29,9 @@ func TestPermute(t *testing.T) {
 		"ckpt verify 12 3 --json":                    "ckpt verify --json -- 12 3",
 		"run script.py --standalone":                 "run script.py --standalone",
 		"run --nproc-per-node 2 x.py --json -- -- y": "run --nproc-per-node 2 x.py --json -- -- y",
+		"submit job.toml -h":                         "submit -h", // and nothing that would be looked for among its subcommands
+		"ckpt ls 12 --json --help":                   "ckpt ls --help",
+		"simulate -- sh -h":                          "simulate -- -- sh -h",
 		"nosuch a --b":                               "nosuch a --b",
 		"--version":                                  "--version",
 		"":                                           "",

@@ -99,7 +99,7 @@ func testSlurmDoctor(t *testing.T, c *cluster) {
 		named := false
 		for _, f := range found.Findings {
 			named = named || f.Check == "network" && f.Level == "warn" && f.Nodes == "n3" &&
-				strings.HasPrefix(f.Found, "it is slow to all others")
+				strings.HasPrefix(f.Found, "it is slow to all other nodes")
 		}
 		if !named {
 			t.Errorf("--mpi=%s: the slow node is not named: %+v", mpi, found.Findings)
