@@ -254,8 +254,8 @@ func find(commands []*cli.Command, name string) *cli.Command {
 }
 
 // flagsFirst separates flags from other words, and puts a -- between them that ends the flags for the parser. A -- among the words stays in
-// its place if keepDash is set. If -h is among the flags, nothing else is returned: with other words the flag package would look for help on
-// a subcommand of that name.
+// its place if keepDash is set. If -h is among the flags, nothing else is returned: with other words the flag package would look for help
+// on a subcommand of that name.
 func flagsFirst(flags []cli.Flag, words []string, keepDash bool) []string {
 	var front, back []string
 	for i := 0; i < len(words); i++ {
