@@ -67,7 +67,7 @@ type view struct {
 type folderInfo struct {
 	name    string
 	info    Info               // Run, Attempt and so on are zero where m is nil
-	m       *manifest.Manifest // less tensors and values; nil where it cannot be read
+	m       *manifest.Manifest // without tensors and values; nil if it cannot be read
 	crc     manifest.Checksum  // of the manifest's bytes
 	files   []string           // all names in the folder
 	by      int                // the attempt that superseded it

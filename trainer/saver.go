@@ -52,7 +52,7 @@ func (t *trainer) newSaver(ctx context.Context) error {
 	return err
 }
 
-// LeastMemory returns the least value of Env.MaxMemory in bytes, if it is not 0 and checkpoints are encoded. What a hook of
+// LeastMemory returns the smallest Env.MaxMemory, in bytes, that is enough to encode checkpoints. What a hook of
 // ddp.compress keeps is not included. replicate is Env.Replicate.
 func LeastMemory(replicate bool) int64 {
 	return distributed.LeastMemory(replicate)

@@ -15,7 +15,7 @@ import (
 type position struct {
 	Step    int64   `json:"step"`       // steps taken since the very start
 	Epoch   int     `json:"epoch"`      // from 0
-	Rows    int     `json:"epoch_rows"` // rows of this epoch's order that all ranks together have been dealt
+	Rows    int     `json:"epoch_rows"` // rows of this epoch's order that all ranks together have been given
 	Done    int     `json:"epoch_step"` // steps taken in this epoch; if that is all of them, only the epoch's end may be missing
 	LossSum float64 `json:"loss_sum"`   // sum of the mean losses of those steps
 	EvalDue bool    `json:"look_due"`   // an evaluation is due once all ranks have the same parameters

@@ -77,7 +77,7 @@ func (c Config) combinations(f *problems) {
 	}
 	if feedback := c.DDP.Compress == "int8" || c.DDP.Compress == "powersgd"; feedback && c.Precision == "float16" {
 		f.add("ddp.compress", c.DDP.Compress,
-			"cannot be used with float16, whose loss scale changes between steps: use bfloat16, or another compression")
+			`cannot be used with precision = "float16", whose loss scale changes between steps: use bfloat16, or another compression`)
 	}
 	c.ineffective(f)
 	if c.Mode != "dp" && within(c.Replicas, 1, maxRanks) {

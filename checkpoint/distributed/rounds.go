@@ -24,7 +24,7 @@ import (
 //	ready            checked, and staged if there is a tier         the task of take              no
 //	safe             staged on the node's own disk, or no shard     the task of take              no
 //	chosen           is being published; 0: none                    rank 0: choose                yes, after each round
-//	finalized        published, failed or superseded                rank 0: finalize              yes, after each round
+//	finalized        published, failed or overtaken                 rank 0: finalize              yes, after each round
 //	Saver.complete   the copy of the state is free on all ranks     rank 0: decide                yes, after each round
 //
 // At all times finalized <= complete, safe <= ready <= newest.id <= last <= complete+1,

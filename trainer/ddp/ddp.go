@@ -177,7 +177,7 @@ type Config struct {
 	// fails, or New with its Comm, its sums fail, too, and when they fail, so does the step.
 	SyncBatchNorm *SyncBatchNorm
 
-	// Hook averages buckets in another way than by an all-reduce of float32; nil: that. Each rank has a Hook of its own. If it is a
+	// Hook averages buckets in another way; nil: by an all-reduce of float32. Each rank has a Hook of its own. If it is a
 	// fmt.Stringer, String must contain all its settings that must be the same on all ranks.
 	Hook Hook
 }
