@@ -24,12 +24,12 @@ func TestFaultyInitConfigIsRefused(t *testing.T) {
 		change func(*InitConfig)
 		text   string
 	}{
-		{"rank", func(c *InitConfig) { c.Rank = 2 }, "rank 2 of 2: there is no such rank"},
+		{"rank", func(c *InitConfig) { c.Rank = 2 }, "rank 2 does not exist in a world of 2 ranks"},
 		{"transport", func(c *InitConfig) { c.Config.Transport = "pigeon" },
 			`transport "pigeon" is unknown: use "auto", "shm", "tcp" or "ucx"`},
 		{"algorithm", func(c *InitConfig) { c.Config.Algorithm = "magic" }, `"magic"`},
 		{"timeout", func(c *InitConfig) { c.Config.Timeout = -1 }, "negative"},
-		{"listen", func(c *InitConfig) { c.Listen = "ib0" }, `"ib0" is no IP address`},
+		{"listen", func(c *InitConfig) { c.Listen = "ib0" }, `must be an IP address, got "ib0"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// handshakeRoom is how many connections may be on their way through the handshake, in a small group.
+// handshakeRoom is the number of connections that may be in the handshake at the same time, in a small group.
 const handshakeRoom = 256
 
-// accept lets the higher ranks in until l is closed.
+// accept accepts connections of higher ranks until l is closed.
 func (c *connector) accept(ctx context.Context, l net.Listener) {
 	ours := c.ownHello(0, 0, false, nil).encode()
 	gate := &auth.Gate{
@@ -28,7 +28,7 @@ func (c *connector) accept(ctx context.Context, l net.Listener) {
 	})
 }
 
-// receiveConn serves a connection that has proved itself.
+// receiveConn handles a connection that has proved itself.
 func (c *connector) receiveConn(ctx context.Context, conn sealedConn, theirs []byte) error {
 	h, err := decodeHello(theirs)
 	if err != nil {
@@ -48,11 +48,11 @@ func (c *connector) receiveConn(ctx context.Context, conn sealedConn, theirs []b
 	return nil
 }
 
-// inboundConn is a connection that has proved itself.
+// inboundConn is an accepted connection that has proved itself.
 type inboundConn struct {
 	conn    sealedConn
 	hello   hello
-	release func() bool // keeps the end of Connect from closing conn, unless it has already
+	release func() bool // stops the end of Connect from closing conn, and reports whether it did
 }
 
 func (in *inboundConn) refuse(reply answer) error {
@@ -60,19 +60,19 @@ func (in *inboundConn) refuse(reply answer) error {
 	return reply.err()
 }
 
-// admit sends the welcome, and returns with what that was confirmed. The connection then outlives Connect.
+// admit sends a welcome, and returns the value of its confirmation. After that, the end of Connect does not close the connection.
 func (in *inboundConn) admit(reply answer) (use byte, err error) {
 	if err := tune(in.conn.TCPConn); err != nil {
 		return 0, err
 	}
 	if err := in.conn.keys.sendByte(in.conn, byte(reply)); err != nil {
-		return 0, fmt.Errorf("welcome it: %w", err)
+		return 0, fmt.Errorf("send the welcome: %w", err)
 	}
 	if use, err = in.conn.keys.receiveByte(in.conn); err != nil {
-		return 0, fmt.Errorf("wait for it to confirm its welcome: %w", err)
+		return 0, fmt.Errorf("wait for the rank to confirm the welcome: %w", err)
 	}
 	if use != useNoMemory && (use != useMemory || reply != answerSharing) {
-		return 0, fmt.Errorf("%w: it confirms its welcome with %d", ErrProtocol, use)
+		return 0, fmt.Errorf("%w: the rank confirms the welcome with %d", ErrProtocol, use)
 	}
 	if !in.release() {
 		return 0, net.ErrClosed
@@ -80,7 +80,7 @@ func (in *inboundConn) admit(reply answer) (use byte, err error) {
 	return use, in.conn.SetDeadline(time.Time{})
 }
 
-// receiveControl welcomes a rank, and opens the memory that it offers.
+// receiveControl admits a rank, and opens the memory that it offers.
 func (c *connector) receiveControl(in *inboundConn) error {
 	r, reply := c.reserve(in.hello)
 	if reply != answerWelcome {
@@ -95,15 +95,15 @@ func (c *connector) receiveControl(in *inboundConn) error {
 	if p != nil {
 		p.close()
 	}
-	if !errors.Is(err, net.ErrClosed) { // or this connector is done
+	if !errors.Is(err, net.ErrClosed) { // otherwise Connect has ended
 		c.setReason(r.rank, "%v", err)
 		c.drop(r)
 	}
 	return err
 }
 
-// reserve begins what there is of a rank that has proved itself, before it gets its answer. Another try of the same process replaces the
-// one before: that one's answer did not arrive.
+// reserve makes the remoteRank of a rank that has proved itself, before it is answered. A further try of the same process replaces the
+// previous one, whose answer did not arrive.
 func (c *connector) reserve(h hello) (*remoteRank, answer) {
 	rank := int(h.rank)
 	if int64(h.size) != int64(c.cfg.Size) || int64(h.rank) >= int64(h.size) || rank <= c.cfg.Rank || h.streams < 1 ||
@@ -117,7 +117,7 @@ func (c *connector) reserve(h hello) (*remoteRank, answer) {
 		case !same && old.control != nil:
 			return nil, answerDuplicate
 		case !same, old.try >= h.try, c.missing == 0:
-			return nil, answerStale // a process that claimed it and never confirms will lose it soon
+			return nil, answerStale // if the process that has the rank never confirms, it will soon lose it
 		}
 		c.remove(old)
 	}
@@ -129,7 +129,7 @@ func (c *connector) reserve(h hello) (*remoteRank, answer) {
 	return r, answerWelcome
 }
 
-// admitControl admits a control connection, and returns the memory that is shared with the rank, or nil.
+// admitControl admits a control connection, and returns the memory that it shares with the rank, or nil.
 func (c *connector) admitControl(in *inboundConn) (*pairMemory, error) {
 	p, reply := c.openOffer(in.hello), answerWelcome
 	switch {
@@ -152,20 +152,20 @@ func (c *connector) admitControl(in *inboundConn) (*pairMemory, error) {
 	return nil, nil
 }
 
-// openOffer opens the memory that a rank offers, if this one is to share any and can.
+// openOffer opens the memory that a rank offers, if this rank is to share memory and can open it. Otherwise it returns nil.
 func (c *connector) openOffer(h hello) *pairMemory {
 	if c.cfg.Sharing == ShareNever || !h.offers() {
 		return nil
 	}
 	p, err := openPairMemory(h)
 	if err != nil {
-		c.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
+		c.cfg.Log.Debug("cannot use the memory that a rank offers", "rank", h.rank, "err", err)
 		return nil
 	}
 	return p
 }
 
-// addControl takes a confirmed control connection, and the memory shared with the rank, or nil.
+// addControl adds a confirmed control connection, and the memory shared with the rank, or nil.
 func (c *connector) addControl(r *remoteRank, conn *sealedConn, p *pairMemory) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,8 +181,8 @@ func (c *connector) addControl(r *remoteRank, conn *sealedConn, p *pairMemory) e
 	return nil
 }
 
-// receiveStream welcomes a stream of a data link once its control link is confirmed. Where that broke instead, the stream
-// is refused, by which the dialing rank learns that it must begin anew.
+// receiveStream admits a stream of a data link when its control link is confirmed. If the control link breaks instead, the stream is
+// refused. From that the dialing rank learns that it must try again.
 func (c *connector) receiveStream(ctx context.Context, in *inboundConn) error {
 	r := c.awaitingStream(in.hello)
 	if r == nil {
@@ -202,7 +202,7 @@ func (c *connector) receiveStream(ctx context.Context, in *inboundConn) error {
 	return c.addStream(r, in.hello.stream, &in.conn)
 }
 
-// awaitingStream is the rank that waits for a stream of the data link, or nil.
+// awaitingStream returns the rank that waits for the stream of the data link, or nil.
 func (c *connector) awaitingStream(h hello) *remoteRank {
 	if int64(h.rank) >= int64(c.cfg.Size) {
 		return nil
@@ -216,7 +216,7 @@ func (c *connector) awaitingStream(h hello) *remoteRank {
 	return r
 }
 
-// addStream takes a confirmed stream of the data link, from 1 on.
+// addStream adds a confirmed stream of the data link. Streams are numbered from 1.
 func (c *connector) addStream(r *remoteRank, stream uint32, conn *sealedConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

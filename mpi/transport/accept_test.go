@@ -114,7 +114,7 @@ func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 		want   answer
 		logged string // of the first few alone: others may go unlogged
 	}{
-		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible, "rank 1 of 3: refused: no such rank is due there"},
+		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible, "rank 1 of 3: refused: the accepting rank does not expect the dialing rank"},
 		{"lower", hello{rank: 0, size: 3, streams: 1}, answerImpossible, ""},
 		{"beyond", hello{rank: 3, size: 3, streams: 1}, answerImpossible, ""},
 		{"far_beyond", hello{rank: 1 << 31, size: 3, streams: 1}, answerImpossible, ""},
@@ -160,7 +160,7 @@ func TestDuplicateRankIsKeptOut(t *testing.T) {
 			t.Errorf("try %d: answer %d, want %d", h.try, got, answerDuplicate)
 		}
 	}
-	wantLogged(t, log, "rank 2 of 3: refused: a rank of that number is there already")
+	wantLogged(t, log, "rank 2 of 3: refused: another process has already connected as the dialing rank")
 	wantMissing(t, cancel, done, 0)
 }
 
@@ -189,12 +189,12 @@ func TestIncompleteRanksAreNamed(t *testing.T) {
 	}{
 		{"unconfirmed", func(ctx context.Context, dir Directory) {
 			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
-		}, "rank 2 (it has connected, but has not confirmed that it was let in)"},
+		}, "rank 2 (it has connected, but has not confirmed the welcome)"},
 		{"control_alone", func(ctx context.Context, dir Directory) {
 			joinAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
 			// What is welcome as a stream shows that the control link is there.
 			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, stream: 1})
-		}, "rank 2 (0 of its 2 data streams are there)"},
+		}, "rank 2 (0 of its 2 data streams are connected)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -293,8 +293,8 @@ func TestImpossibleGroupEndsConnect(t *testing.T) {
 		rank, size int // who comes to rank 0 of 3, where a rank 2 is
 		text       string
 	}{
-		{"size", 1, 2, "rank 0 is in a world of 3, and this one in a world of 2: start all ranks with the same world size"},
-		{"duplicate", 2, 3, ": refused: a rank of that number is there already"},
+		{"size", 1, 2, "rank 0 is in a world of 3 ranks, but this one is in a world of 2: start all ranks with the same world size"},
+		{"duplicate", 2, 3, ": refused: another process has already connected as the dialing rank"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

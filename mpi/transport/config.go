@@ -16,68 +16,67 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// role is what the handshakes of ranks are bound to.
+// role is the role to which the handshakes of ranks are bound.
 const role = "transport"
 
-// Directory is where ranks publish their addresses. The stores of mpi/store are
-// such.
+// Directory is where ranks publish their addresses. The stores of mpi/store implement it.
 type Directory interface {
 	Set(ctx context.Context, key string, value []byte) error
-	// Get waits until key is there.
+	// Get waits until key is set.
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// Sharing says which ranks of one machine use its memory between them.
+// Sharing says whether ranks of one machine exchange data through shared memory.
 type Sharing int
 
 const (
 	ShareWhereItWorks Sharing = iota
-	ShareNever                // TCP alone
-	ShareAlways               // a pair that cannot is an error
+	ShareNever                // use TCP only
+	ShareAlways               // a pair that cannot share memory is an error
 )
 
-// Config is what Connect needs to know.
+// Config is the configuration of Connect.
 type Config struct {
 	Rank, Size int
-	Listen     string    // IP address to listen on and to publish; it must be one that the other ranks reach
-	Directory  Directory // shared by all ranks, and by no other group
+	Listen     string    // IP address to listen on and to publish; the other ranks must be able to reach it
+	Directory  Directory // shared by all ranks of the group, and by no other group
 	Secret     store.Secret
-	Run        string // the run's id and attempt: ranks of another are refused
+	Run        string // the run's id; ranks of another run or attempt are refused
 	Attempt    int
 	Sharing    Sharing
 	UCX        UCX
-	Streams    int          // TCP connections for data to each lower rank that shares no memory: up to 16; 0 picks a number
-	Encrypt    bool         // data between ranks that share no memory; either all ranks say so, or none
+	Streams    int          // TCP connections for data to each lower rank without shared memory, up to 16; 0: Connect picks a number
+	Encrypt    bool         // encrypt data between ranks that do not share memory; the same on all ranks
 	OwnCores   bool         // no other rank runs on the cores that this one is bound to
 	Log        *slog.Logger // nil discards
 }
 
-// complete checks cfg and fills in what may be left out.
+// complete checks cfg and fills in defaults.
 func (cfg Config) complete() (Config, error) {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
-		return cfg, fmt.Errorf("rank %d of %d: there is no such rank", cfg.Rank, cfg.Size)
+		return cfg, fmt.Errorf("rank %d does not exist in a world of %d ranks", cfg.Rank, cfg.Size)
 	}
 	if cfg.Size > store.MaxWorld {
-		return cfg, fmt.Errorf("%d ranks: a world has %d at most", cfg.Size, store.MaxWorld)
+		return cfg, fmt.Errorf("a world has at most %d ranks, got %d", store.MaxWorld, cfg.Size)
 	}
 	ip, err := netip.ParseAddr(cfg.Listen)
 	if err != nil {
-		return cfg, fmt.Errorf("address to listen on: %q is no IP address", cfg.Listen)
+		return cfg, fmt.Errorf("the address to listen on must be an IP address, got %q", cfg.Listen)
 	}
 	if ip.IsUnspecified() {
-		return cfg, fmt.Errorf("address to listen on: the other ranks cannot connect to %s: name the one they reach this machine by", ip)
+		return cfg, fmt.Errorf("the other ranks cannot connect to the address %s: listen on one at which they reach this machine", ip)
 	}
 	if cfg.Secret.IsZero() && cfg.Size > 1 {
 		return cfg, store.ErrNoSecret
 	}
 	if cfg.Streams < 0 || cfg.Streams > MaxStreams {
-		return cfg, fmt.Errorf("%d TCP streams to each rank: give 1 to %d, or 0 to have the number picked", cfg.Streams, MaxStreams)
+		return cfg, fmt.Errorf("the number of TCP streams must be from 0 to %d, got %d", MaxStreams, cfg.Streams)
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return cfg, nil
 }
 
-// binding refuses ranks that differ in Encrypt or UCX, too: they would not understand each other.
+// binding returns the binding of handshakes. Ranks that differ in Encrypt or UCX are refused, too, because they cannot communicate.
 func (cfg Config) binding() auth.Binding {
 	b := auth.Binding{Run: cfg.Run, Attempt: cfg.Attempt, Role: role}
 	if cfg.Encrypt {
@@ -92,7 +91,7 @@ func (cfg Config) binding() auth.Binding {
 	return b
 }
 
-// listen opens this rank's port and publishes it.
+// listen opens this rank's port and publishes its address.
 func (cfg Config) listen(ctx context.Context, machine string, ticket auth.Secret) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(cfg.Listen, "0"))
@@ -106,17 +105,17 @@ func (cfg Config) listen(ctx context.Context, machine string, ticket auth.Secret
 	return l, nil
 }
 
-// key is what the connections to a rank with the given ticket are proved and encrypted with.
+// key returns the key that proves and encrypts the connections to a rank with the given ticket.
 func (cfg Config) key(ticket auth.Secret) auth.Secret { return cfg.Secret.Derive(role, ticket.Hex()) }
 
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
 
-// oversubscribed reports whether so many other ranks of this machine and this one have fewer cores than they are.
+// oversubscribed reports whether this rank and the given number of other ranks on this machine are more than its cores.
 func (cfg Config) oversubscribed(others int) bool {
 	return !cfg.OwnCores && others+1 > runtime.NumCPU()
 }
 
-// machineID tells machines apart, as far as sharing memory goes: it is that of the kernel's life (random(4)).
+// machineID identifies a machine, as far as sharing memory is concerned. It is the boot ID of the kernel (random(4)).
 func machineID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(id) < 36 {
@@ -125,20 +124,20 @@ func machineID() string {
 	return string(id[:36])
 }
 
-var errNoSharing = errors.New("the ranks are to use shared memory alone, and these two have none: are they on one machine, of " +
-	"one user, in one container?")
+var errNoSharing = errors.New("transport is \"shm\", but these two ranks cannot share memory: run them on one machine, as one user " +
+	"and in one container, or set another transport")
 
 // MaxStreams is the largest number of TCP connections of a data link.
 const MaxStreams = 16
 
 const (
-	// autoStreams and autoConns bound the streams that are picked: for each pair, and for all of a rank.
+	// autoStreams and autoConns limit the numbers of streams that streams picks: for each pair, and for all of a rank.
 	autoStreams = 4
 	autoConns   = 256
 )
 
-// streams is how many TCP connections the data link to a rank is to have, if it shares no memory with this one. Those that are picked
-// outdo the limits that networks have for each flow; ranks of many others have flows enough as it is.
+// streams returns the number of TCP connections of the data link to a rank, if it does not share memory with this one. By default it is
+// large enough to exceed the limits that networks have for each flow. Ranks with many peers have enough flows anyway.
 func (cfg Config) streams(local bool) int {
 	switch {
 	case cfg.Streams > 0:
@@ -149,8 +148,8 @@ func (cfg Config) streams(local bool) int {
 	return min(max(autoConns/cfg.Size, 1), autoStreams)
 }
 
-// addressRecord is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
-// the run's secret. Whoever has not read the ticket in the Directory can neither pass for a rank nor stand between two.
+// addressRecord is what a rank publishes: where it listens, on which machine it is, and what a rank that dials it must know besides the
+// run's secret. A process that has not read the ticket in the Directory can neither impersonate a rank nor be a man in the middle.
 type addressRecord struct {
 	addr, machine string
 	ticket        auth.Secret
@@ -171,7 +170,7 @@ func decodeAddressRecord(value []byte) (_ netip.AddrPort, machine string, ticket
 	}
 	text, machine, _ = strings.Cut(rest, " ")
 	if ticket, err = auth.ParseSecret(text); err != nil {
-		return addr, "", ticket, fmt.Errorf("the ticket of %s: %w", addr, err)
+		return addr, "", ticket, fmt.Errorf("read the ticket of %s: %w", addr, err)
 	}
 	return addr, machine, ticket, nil
 }

@@ -60,17 +60,17 @@ func TestFaultyConfigIsRefused(t *testing.T) {
 		change    func(*Config)
 		complaint string
 	}{
-		{"rank_negative", func(c *Config) { c.Rank = -1 }, "rank -1 of 2"},
-		{"rank_too_high", func(c *Config) { c.Rank = 2 }, "rank 2 of 2"},
-		{"size_too_large", func(c *Config) { c.Size = store.MaxWorld + 1 }, "1048577 ranks: a world has 1048576 at most"},
-		{"size_zero", func(c *Config) { c.Size, c.Rank = 0, 0 }, "rank 0 of 0"},
-		{"listen_empty", func(c *Config) { c.Listen = "" }, "no IP address"},
-		{"listen_name", func(c *Config) { c.Listen = "localhost" }, "no IP address"},
-		{"listen_everywhere", func(c *Config) { c.Listen = "0.0.0.0" }, "cannot connect to 0.0.0.0"},
-		{"listen_everywhere_6", func(c *Config) { c.Listen = "::" }, "cannot connect to ::"},
+		{"rank_negative", func(c *Config) { c.Rank = -1 }, "rank -1 does not exist in a world of 2 ranks"},
+		{"rank_too_high", func(c *Config) { c.Rank = 2 }, "rank 2 does not exist in a world of 2 ranks"},
+		{"size_too_large", func(c *Config) { c.Size = store.MaxWorld + 1 }, "a world has at most 1048576 ranks, got 1048577"},
+		{"size_zero", func(c *Config) { c.Size, c.Rank = 0, 0 }, "rank 0 does not exist in a world of 0 ranks"},
+		{"listen_empty", func(c *Config) { c.Listen = "" }, "must be an IP address"},
+		{"listen_name", func(c *Config) { c.Listen = "localhost" }, "must be an IP address"},
+		{"listen_everywhere", func(c *Config) { c.Listen = "0.0.0.0" }, "cannot connect to the address 0.0.0.0"},
+		{"listen_everywhere_6", func(c *Config) { c.Listen = "::" }, "cannot connect to the address ::"},
 		{"listen_elsewhere", func(c *Config) { c.Listen = "192.0.2.1" }, "listen for the other ranks"}, // TEST-NET-1, RFC 5737
-		{"streams_negative", func(c *Config) { c.Streams = -1 }, "-1 TCP streams to each rank: give 1 to 16"},
-		{"streams_too_many", func(c *Config) { c.Streams = 17 }, "17 TCP streams to each rank: give 1 to 16"},
+		{"streams_negative", func(c *Config) { c.Streams = -1 }, "must be from 0 to 16, got -1"},
+		{"streams_too_many", func(c *Config) { c.Streams = 17 }, "must be from 0 to 16, got 17"},
 		{"no_secret", func(c *Config) { c.Secret = auth.Secret{} }, "no secret is set"},
 	}
 	for _, tt := range tests {

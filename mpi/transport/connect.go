@@ -13,9 +13,9 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// Connect connects to the other ranks and returns when this one is connected to each of
-// them. It tries until ctx ends, or until a rank refuses this one: because its world has another
-// size, or has a rank of that number already. The error is then a MissingError.
+// Connect connects to the other ranks, and returns when this rank is connected to each of them. It tries until ctx ends, or until a rank
+// refuses this one because its world has another size or because it is connected to another process with this rank. The error is then a
+// MissingError.
 func Connect(ctx context.Context, cfg Config) (*Sockets, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -45,15 +45,15 @@ func Connect(ctx context.Context, cfg Config) (*Sockets, error) {
 	return fabric, nil
 }
 
-// MissingError names the ranks that did not connect.
+// MissingError names the ranks that are not connected.
 type MissingError struct {
-	Rank, Size int // who waited, and among how many
+	Rank, Size int // the rank that waited, and the size of its world
 	Missing    []int
-	Reasons    []string // for each of Missing, what is known of it
-	Err        error    // why the waiting ended
+	Reasons    []string // why each rank of Missing is not connected, as far as is known
+	Err        error    // why the wait ended
 }
 
-// maxNamed is how many ranks an error names one by one.
+// maxNamed is the largest number of ranks that an error names individually.
 const maxNamed = 8
 
 func (e *MissingError) Error() string {
@@ -76,18 +76,18 @@ func (e *MissingError) Error() string {
 // Unwrap returns Err.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// connector is what a rank knows while it connects to the others.
+// connector is a rank's state while it connects to the others.
 type connector struct {
 	cfg     Config
 	pipe    *wakePipe
 	machine string
 	nonce   nonce
-	key     auth.Secret   // of the connections that this rank accepts
-	done    chan struct{} // closed when nobody is missing
+	key     auth.Secret   // for the connections that this rank accepts
+	done    chan struct{} // closed when no rank is missing
 
 	mu      sync.Mutex
-	remotes []*remoteRank // by rank; nil where nobody is, and of this rank itself
-	reasons []string      // by rank: why it is not here yet
+	remotes []*remoteRank // by rank; nil for ranks that are missing, and for this rank
+	reasons []string      // by rank: why it is not connected yet
 	missing int
 }
 
@@ -132,7 +132,7 @@ func connectAll(ctx context.Context, cfg Config, pipe *wakePipe) (*connector, er
 	return nil, c.missingError(err)
 }
 
-// missingError is the error where ranks are missing when the given cause ends the waiting.
+// missingError returns the error for missing ranks when cause has ended the wait.
 func (c *connector) missingError(cause error) error {
 	e := &MissingError{Rank: c.cfg.Rank, Size: c.cfg.Size, Err: cause}
 	for rank, r := range c.remotes {
@@ -174,25 +174,25 @@ func (c *connector) countLocal() int {
 	return n
 }
 
-// errRefused is what no other try mends: the other rank, which has proved that it is one, does not take this one.
+// errRefused is the error of a rank that has proved itself but does not accept this one. Trying again does not help.
 var errRefused = errors.New("refused")
 
-// remoteRank is what a connector has of one other rank. All of it is of one process, and of one try of that.
+// remoteRank is the connector's state of one other rank. It belongs to one process and to one of its tries.
 type remoteRank struct {
 	rank        int
 	nonce       nonce
 	try         uint32
-	local       bool          // the rank is on this machine, whether memory is shared or not
-	controlDone chan struct{} // closed when control is there, or never will be
+	local       bool          // the rank is on this machine, whether or not they share memory
+	controlDone chan struct{} // closed when control is set, or never will be
 	control     *sealedConn   // nil until the dialing rank has confirmed it
-	memory      *pairMemory   // nil where no memory is shared
-	streams     []*sealedConn // of the data link, where no memory is shared; nil are those that are not there yet
+	memory      *pairMemory   // nil if the ranks do not share memory
+	streams     []*sealedConn // of the data link, if the ranks do not share memory; nil for those that are not connected yet
 }
 
-// missingPart tells what is missing of the rank, or nothing where nothing is.
+// missingPart says what is missing of the rank. If nothing is missing, it returns "".
 func (r *remoteRank) missingPart() string {
 	if r.control == nil {
-		return "it has connected, but has not confirmed that it was let in"
+		return "it has connected, but has not confirmed the welcome"
 	}
 	there := 0
 	for _, conn := range r.streams {
@@ -201,7 +201,7 @@ func (r *remoteRank) missingPart() string {
 		}
 	}
 	if there < len(r.streams) {
-		return fmt.Sprintf("%d of its %d data streams are there", there, len(r.streams))
+		return fmt.Sprintf("%d of its %d data streams are connected", there, len(r.streams))
 	}
 	return ""
 }
@@ -219,7 +219,7 @@ func (r *remoteRank) close() {
 	}
 }
 
-// addRank takes a rank that this one has dialed.
+// addRank adds a rank that this one has dialed.
 func (c *connector) addRank(r *remoteRank) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,7 @@ func (c *connector) addRank(r *remoteRank) {
 	c.countIfComplete(r)
 }
 
-// countIfComplete notes the arrival of all of a rank. mu is held.
+// countIfComplete counts the rank as connected if nothing of it is missing. mu is held.
 func (c *connector) countIfComplete(r *remoteRank) {
 	if !r.complete() {
 		return
@@ -237,7 +237,7 @@ func (c *connector) countIfComplete(r *remoteRank) {
 	}
 }
 
-// drop removes a rank whose control connection broke.
+// drop removes a rank whose control connection has broken.
 func (c *connector) drop(r *remoteRank) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +246,7 @@ func (c *connector) drop(r *remoteRank) {
 	}
 }
 
-// remove closes all there is of a rank. mu is held.
+// remove closes everything of a rank and removes it. mu is held.
 func (c *connector) remove(r *remoteRank) {
 	if r.complete() {
 		c.missing++
@@ -258,5 +258,5 @@ func (c *connector) remove(r *remoteRank) {
 	r.close()
 }
 
-// errStale ends a connection of a try that is over: the next one may be let in.
+// errStale ends a connection of a try that has ended. The next try may succeed.
 var errStale = errors.New("nobody waits for this connection")

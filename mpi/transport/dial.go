@@ -14,20 +14,19 @@ import (
 	"ddpbatch/internal/backoff"
 )
 
-// Bounds of the pauses between attempts to reach a rank.
+// Limits of the pauses between tries to connect to a rank.
 const (
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
 )
 
-// listenAddr is where a rank listens, and the key of the connections to it.
+// listenAddr is the address of a rank, with the key of the connections to it.
 type listenAddr struct {
 	addr netip.AddrPort
 	key  auth.Secret
 }
 
-// dialRank connects to a lower rank, trying until ctx ends. Its error is one that
-// trying again does not mend.
+// dialRank connects to a lower rank. It tries until ctx ends. It returns an error if trying again does not help.
 func (c *connector) dialRank(ctx context.Context, rank int) error {
 	c.setReason(rank, "it has not published an address")
 	text, err := c.cfg.Directory.Get(ctx, addressKey(rank))
@@ -53,21 +52,21 @@ func (c *connector) dialRank(ctx context.Context, rank int) error {
 		r.close()
 		r.control, r.memory, r.streams = nil, nil, nil
 		if ctx.Err() != nil {
-			return nil // the reason of the attempt before says more
+			return nil // the reason of the previous try says more
 		}
 		c.setReason(rank, "%v", err)
 		if errors.Is(err, errRefused) {
 			return err
 		}
-		c.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
+		c.cfg.Log.Debug("cannot connect to another rank yet", "rank", rank, "addr", addr, "err", err)
 		if wait.Wait(ctx) != nil {
 			return nil
 		}
 	}
 }
 
-// tryRank makes one try at a rank, and offers memory if that is on the same machine. What it has opened when it
-// fails is in r.
+// tryRank tries once to connect to a rank, and offers memory if the rank is on the same machine. If it fails, the connections that it has
+// opened are in r.
 func (c *connector) tryRank(ctx context.Context, to listenAddr, r *remoteRank) (err error) {
 	if c.cfg.Sharing == ShareAlways && !r.local {
 		return fmt.Errorf("%w: rank %d: %w", errRefused, r.rank, errNoSharing)
@@ -108,8 +107,8 @@ func (c *connector) dialStreams(ctx context.Context, to listenAddr, r *remoteRan
 	return cmp.Or(errs...)
 }
 
-// dialConn connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
-// memory offered.
+// dialConn opens a connection: the control link, or a stream of the data link if stream is 1 or more. shared reports whether the other rank
+// shares the offered memory.
 func (c *connector) dialConn(
 	ctx context.Context, to listenAddr, r *remoteRank, stream int, offer *pairMemory,
 ) (_ *sealedConn, shared bool, err error) {

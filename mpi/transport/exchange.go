@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxWord bounds a word of exchange, in bytes.
+// maxWord is the largest size of a word of exchange, in bytes.
 const maxWord = 32 << 10
 
-// exchange gives every other rank a word of this one, and returns theirs by rank, and word for this rank. All ranks are connected, and
-// nobody uses the control connections yet.
+// exchange sends word to every other rank, and returns the words of all ranks, by rank. All ranks must be connected, and nothing else may
+// use the control connections yet.
 func (c *connector) exchange(ctx context.Context, word []byte) ([][]byte, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		defer c.setControlDeadline(time.Time{})
@@ -45,12 +45,12 @@ func (c *connector) exchange(ctx context.Context, word []byte) ([][]byte, error)
 	return words, nil
 }
 
-// silent is the error where a rank does not exchange its word.
+// silent returns the error of a rank that does not exchange its word.
 func (c *connector) silent(ctx context.Context, rank int, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		<-ctx.Done() // the connection's deadline is that of ctx
 	}
-	reason := "it has not said what it has of UCX"
+	reason := "it has not reported its UCX"
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
@@ -68,10 +68,10 @@ func (c *connector) setControlDeadline(t time.Time) {
 	}
 }
 
-// sendWord sends a record.
+// sendWord sends word as a record.
 func (c *sealedConn) sendWord(word []byte) error {
 	if len(word) > maxWord {
-		return fmt.Errorf("a word of %d bytes is longer than %d", len(word), maxWord)
+		return fmt.Errorf("a word may have at most %d bytes, got %d", maxWord, len(word))
 	}
 	buf := make([]byte, recordHead+len(word), recordHead+len(word)+recordTag)
 	copy(buf[recordHead:], word)
@@ -79,7 +79,7 @@ func (c *sealedConn) sendWord(word []byte) error {
 	return err
 }
 
-// receiveWord waits for a record.
+// receiveWord waits for a record, and returns its content.
 func (c *sealedConn) receiveWord() ([]byte, error) {
 	var head [recordHead]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {

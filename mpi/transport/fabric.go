@@ -7,69 +7,67 @@ import (
 	"time"
 )
 
-// Link is a reliable, ordered stream of bytes to one other rank, and one back.
-// Its methods never wait. One goroutine at a time may use it.
+// Link is a reliable, ordered stream of bytes to one other rank, and one back. Its methods never wait. A Link is for one goroutine at a
+// time.
 type Link interface {
-	// Write takes what it can of head and then body at once, and returns how many bytes that was. A caller of which less was taken comes
-	// again with the rest, which begins with the same byte.
+	// Write writes as much of head and then body as it can without waiting, and returns the number of bytes. If that is less than all, the
+	// caller must call Write again with the rest, beginning with the next byte.
 	Write(head, body []byte) (int, error)
 
-	// Read fills buf with what is there, and returns 0 where that is nothing yet. io.EOF says
-	// that the other end is closed and all has been read.
+	// Read reads into buf what has arrived, and returns the number of bytes, 0 if nothing has arrived yet. io.EOF means that the other end
+	// is closed and everything has been read.
 	Read(buf []byte) (int, error)
 }
 
-// Fabric is one rank's links to all others, and how it sleeps until one of them is ready. Wake may be called by
-// any goroutine at any time, Arm, Disarm and Sleep by one, the other methods by one at a time.
+// Fabric has one rank's links to all others, and lets the rank sleep until one of them is ready. Any goroutine may call Wake at any time.
+// Only one goroutine may call Arm, Disarm and Sleep. The other methods are for one goroutine at a time.
 type Fabric interface {
 	Rank() int
 	Size() int
 	WaitPolicy() WaitPolicy
 
-	// Control is the link to a rank for what must not wait behind payloads. Data is the one for those: sockets of
-	// their own, or shared memory. A rank that ends, ends both, but memory does not show that.
+	// Control returns the link to a rank for messages that must not wait behind payloads. Data returns the link for payloads. They are
+	// separate sockets, or Data is shared memory. When a rank ends, both links end, but shared memory does not show that.
 	Control(rank int) Link
 	Data(rank int) Link
 
-	// Ready appends the links that may have something to read, or room to write after they had none, since the
-	// last call.
+	// Ready appends the links that have become readable, or writable after they were not, since the last call. They may also be neither.
 	Ready(links []LinkID) []LinkID
 
-	// Shared is the ranks whose data link is shared memory: only a look at them shows whether they
-	// are ready, unless the fabric is armed.
+	// Shared returns the ranks whose data link is shared memory. Whether those links are ready shows only when they are read, unless the
+	// fabric is armed.
 	Shared() []int
 
-	// Sleep returns when Ready may have something to say, or after Wake, or, between Arm and Disarm, when a
-	// Shared link is ready.
+	// Sleep returns when Ready may append a link, or after Wake. Between Arm and Disarm, it also returns when a Shared link is ready.
 	Sleep()
 	Arm()
 	Disarm()
 	Wake()
 
-	// WakeRank makes the Sleep of another rank return, if it is armed: this one has changed what the
-	// two share.
+	// WakeRank makes the Sleep of another rank return if it is armed. It is for memory that the two ranks share outside of their links.
 	WakeRank(rank int)
 
 	// Close closes all links.
 	Close() error
 }
 
-// LinkID names a link.
+// LinkID identifies a link.
 type LinkID struct {
 	Rank int
-	Data bool // it is the data link; else the control link
+	Data bool // it is the data link; otherwise the control link
 }
 
-// WaitPolicy is how ranks are to wait on a fabric.
+// WaitPolicy says how ranks should wait on a fabric.
 type WaitPolicy struct {
 	Spin     time.Duration // how long to poll before sleeping
-	Yield    bool          // ranks share cores: give them away between polls
-	OnDemand bool          // links come to be when they are first used
-	LateData bool          // data links connect with their first bytes, which takes a while: goodbyes are no reason to
+	Yield    bool          // ranks share cores: yield the core between polls
+	OnDemand bool          // links are made when they are first used
+	LateData bool          // data links connect with their first bytes, which takes a while: bye frames alone should not make them connect
 }
 
-// ErrClosedThere is the io.EOF of a Network's link whose other end was closed by its rank, which was not killed.
+// ErrClosedThere is the io.EOF of a Network's link whose other end was closed by its rank. If the rank was killed, the error is io.EOF
+// itself.
 var ErrClosedThere = fmt.Errorf("the other rank has closed its links: %w", io.EOF)
 
-// ErrProtocol: a rank sent what no rank of this version sends.
+// ErrProtocol means that a rank has sent something that a rank of this version never sends.
 var ErrProtocol = errors.New("protocol violation")

@@ -12,25 +12,25 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// hello is what a rank says of itself, and of the connection, within the handshake. Memory is the handle of what it offers to
+// hello is what a rank sends about itself and about the connection in the handshake. memory is the handle of the memory that it offers to
 // share, or zero.
 type hello struct {
 	rank, size uint32
-	local      uint32 // 1: it has found the other rank to be on its machine
-	pid, pipe  uint32 // where its wake pipe is found, if pid is not 0
+	local      uint32 // 1 if it has found that the other rank is on its machine
+	pid, pipe  uint32 // where to find its wake pipe, if pid is not 0
 	stream     uint32 // 0: the control link; from 1 on: that stream of the data link
-	streams    uint32 // how many the data link is to have if no memory is shared
-	try        uint32 // of this process at this rank: the connections of an older one are given up
+	streams    uint32 // the number of streams of the data link, if the ranks do not share memory
+	try        uint32 // the number of this process's try to connect to the rank; connections of older tries are closed
 	nonce      nonce
 	memory     [shm.HandleSize]byte
 }
 
-// nonce tells a process that comes again from another one that says it is the same rank.
+// nonce distinguishes a process that tries again from another process with the same rank.
 type nonce [16]byte
 
 const helloNumbers = 8
 
-// helloSize is the length of a hello, in bytes: the numbers, big-endian as the rest of the handshake, the nonce, then the handle.
+// helloSize is the length of a hello, in bytes: the numbers, big-endian like the rest of the handshake, the nonce, and the handle.
 const helloSize = 4*helloNumbers + len(nonce{}) + shm.HandleSize
 
 func (h hello) encode() []byte {
@@ -43,7 +43,7 @@ func (h hello) encode() []byte {
 
 func decodeHello(buf []byte) (hello, error) {
 	if len(buf) != helloSize {
-		return hello{}, fmt.Errorf("%w: a hello of %d bytes", ErrProtocol, len(buf))
+		return hello{}, fmt.Errorf("%w: got a hello of %d bytes", ErrProtocol, len(buf))
 	}
 	number := func(i int) uint32 { return binary.BigEndian.Uint32(buf[4*i:]) }
 	h := hello{
@@ -57,19 +57,19 @@ func decodeHello(buf []byte) (hello, error) {
 
 func (h hello) offers() bool { return h.memory != [shm.HandleSize]byte{} }
 
-// answer is the byte that the accepting rank says to a connection that has proved itself.
+// answer is the byte that the accepting rank sends to a connection that has proved itself.
 type answer byte
 
 const (
 	answerWelcome answer = iota + 1
 	answerImpossible
 	answerDuplicate
-	answerSharing  // welcome, and the memory that was offered is open
-	answerUnshared // there is no memory to share, and no other way is allowed
-	answerStale    // nobody waits for this connection: it is of a try that is over
+	answerSharing  // a welcome; the offered memory is open
+	answerUnshared // the ranks cannot share memory, and must not use anything else
+	answerStale    // nothing waits for this connection, because its try has ended
 )
 
-// How the dialing rank confirms that its welcome has arrived, which ends the handshake.
+// How the dialing rank confirms its welcome, which ends the handshake.
 const (
 	useNoMemory byte = iota
 	useMemory
@@ -80,18 +80,18 @@ func (a answer) err() error {
 	case answerWelcome, answerSharing:
 		return nil
 	case answerImpossible:
-		return fmt.Errorf("%w: no such rank is due there", errRefused)
+		return fmt.Errorf("%w: the accepting rank does not expect the dialing rank", errRefused)
 	case answerDuplicate:
-		return fmt.Errorf("%w: a rank of that number is there already", errRefused)
+		return fmt.Errorf("%w: another process has already connected as the dialing rank", errRefused)
 	case answerUnshared:
 		return fmt.Errorf("%w: %w", errRefused, errNoSharing)
 	case answerStale:
 		return errStale
 	}
-	return fmt.Errorf("%w: answer %d", ErrProtocol, a)
+	return fmt.Errorf("%w: got the answer %d", ErrProtocol, a)
 }
 
-// dialHandshake goes through the handshake of a connection that was dialed.
+// dialHandshake performs the handshake of a connection that this rank has dialed.
 func (c *connector) dialHandshake(
 	ctx context.Context, conn *net.TCPConn, key auth.Secret, r *remoteRank, stream int, offer *pairMemory,
 ) (keys *sealing, shared bool, err error) {
@@ -99,7 +99,7 @@ func (c *connector) dialHandshake(
 	ours := c.ownHello(stream, r.try, r.local, offer).encode()
 	theirs, err := auth.Client(ctx, conn, key, c.cfg.binding(), ours)
 	if errors.Is(err, auth.ErrRefused) {
-		err = fmt.Errorf("%w; or mpi.encrypt or mpi.transport is not the same for the two ranks", err)
+		err = fmt.Errorf("%w; or mpi.encrypt or mpi.transport differ between the two ranks", err)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", addr, err)
@@ -109,7 +109,7 @@ func (c *connector) dialHandshake(
 		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}
 	if int64(h.size) != int64(c.cfg.Size) {
-		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all "+
+		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d ranks, but this one is in a world of %d: start all "+
 			"ranks with the same world size",
 			errRefused, h.rank, h.size, c.cfg.Size)
 	}
@@ -119,7 +119,7 @@ func (c *connector) dialHandshake(
 	keys = newSealing(key, ours, theirs, true)
 	reply, err := keys.receiveByte(conn)
 	if err != nil {
-		return nil, false, fmt.Errorf("%s: wait for its answer: %w", addr, err)
+		return nil, false, fmt.Errorf("%s: wait for the rank's answer: %w", addr, err)
 	}
 	if err := answer(reply).err(); err != nil {
 		return nil, false, fmt.Errorf("rank %d at %s: %w", r.rank, addr, err)
@@ -132,7 +132,7 @@ func (c *connector) dialHandshake(
 	return keys, err == nil && use == useMemory, err
 }
 
-// ownHello says who this rank is, which of its connections this is, and what memory it offers.
+// ownHello returns the hello of this rank for one of its connections.
 func (c *connector) ownHello(stream int, try uint32, local bool, offer *pairMemory) hello {
 	h := hello{
 		rank: uint32(c.cfg.Rank), size: uint32(c.cfg.Size), nonce: c.nonce,

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Network joins ranks that live in one process: for tests, with the faults that real networks have,
-// and wherever ranks are goroutines. What befalls ranks befalls both links between them. Its methods are safe for concurrent use.
+// Network joins ranks that live in one process: for tests, with the faults that real networks have, and for ranks that are goroutines. A
+// fault between two ranks affects both links between them. Its methods are safe for concurrent use.
 type Network struct {
 	ranks []*networkRank
 
@@ -20,7 +20,7 @@ type Network struct {
 	cut   map[[2]int]bool // by ordered pair
 }
 
-// NewNetwork makes a network of size ranks.
+// NewNetwork returns a network of size ranks.
 func NewNetwork(size int) *Network {
 	n := &Network{ranks: make([]*networkRank, size), cut: make(map[[2]int]bool)}
 	for rank := range n.ranks {
@@ -29,36 +29,36 @@ func NewNetwork(size int) *Network {
 	return n
 }
 
-// Fabric is a rank's end of the network. It is used once.
+// Fabric returns a rank's end of the network. It may be called once for each rank.
 func (n *Network) Fabric(rank int) (Fabric, error) {
 	if rank < 0 || rank >= len(n.ranks) {
-		return nil, fmt.Errorf("there is no rank %d in a network of %d", rank, len(n.ranks))
+		return nil, fmt.Errorf("rank %d does not exist: the network has the ranks 0 to %d", rank, len(n.ranks)-1)
 	}
 	r := n.ranks[rank]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.taken {
-		return nil, fmt.Errorf("rank %d of the network is there already", rank)
+		return nil, fmt.Errorf("rank %d of the network is in use already", rank)
 	}
 	r.taken = true
 	return r, nil
 }
 
-// Delay makes whatever is written from now on arrive so much later.
+// Delay delays by d everything that is written from now on.
 func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
 	n.delay = d
 	n.mu.Unlock()
 }
 
-// Drop loses every frame from now on of which f says so.
+// Drop drops every later write for which f returns true.
 func (n *Network) Drop(f func(from, to int) bool) {
 	n.mu.Lock()
 	n.drop = f
 	n.mu.Unlock()
 }
 
-// Cut loses, without a word to anybody, whatever the two ranks write to each other from now on.
+// Cut drops, silently, everything that the two ranks write to each other from now on.
 func (n *Network) Cut(a, b int) {
 	n.mu.Lock()
 	n.cut[[2]int{a, b}], n.cut[[2]int{b, a}] = true, true
@@ -68,28 +68,28 @@ func (n *Network) Cut(a, b int) {
 // Kill ends a rank as the end of its process would.
 func (n *Network) Kill(rank int) { n.ranks[rank].end(endKilled) }
 
-// faults tells what happens to what one rank writes to another.
+// faults returns the faults for a write from one rank to another.
 func (n *Network) faults(from, to int) (delay time.Duration, lost bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.delay, n.cut[[2]int{from, to}] || n.drop != nil && n.drop(from, to)
 }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (n *Network) Size() int { return len(n.ranks) }
 
 // networkRank is one rank of a Network, and its Fabric.
 type networkRank struct {
 	rank    int
 	network *Network
-	wakeup  chan struct{} // holds one
+	wakeup  chan struct{} // with room for one
 
 	ended atomic.Int32 // 0, closed or killed
 
 	mu      sync.Mutex
 	taken   bool
 	inboxes map[LinkID]*inbox // by sender and link
-	ready   []LinkID          // what Ready has not named yet
+	ready   []LinkID          // links that Ready has not returned yet
 }
 
 // How a rank ends.
@@ -98,16 +98,16 @@ const (
 	endKilled
 )
 
-// inbox is what one rank has written to another.
+// inbox has the bytes that one rank has written to another.
 type inbox struct {
 	buf    []byte // buf[r:] is unread
 	r      int
-	marks  []mark // of what has not arrived yet; oldest first
+	marks  []mark // for bytes that have not arrived yet, oldest first
 	closed bool
-	ready  bool // its link is among the reader's ready
+	ready  bool // its link is in the reader's ready
 }
 
-// mark says when the bytes from start to the next mark's start arrive.
+// mark is the time at which the bytes from start to the next mark's start arrive.
 type mark struct {
 	start int
 	at    time.Time
@@ -116,7 +116,7 @@ type mark struct {
 func (n *networkRank) Rank() int { return n.rank }
 func (n *networkRank) Size() int { return len(n.network.ranks) }
 
-// WaitPolicy: ranks of one process that poll would take the processor from those that they wait for.
+// WaitPolicy returns a policy without polling: ranks of one process that poll would take the processor from those for which they wait.
 func (n *networkRank) WaitPolicy() WaitPolicy { return WaitPolicy{OnDemand: true} }
 
 func (n *networkRank) Control(rank int) Link { return networkLink{n, n.network.ranks[rank], false} }
@@ -133,7 +133,7 @@ func (n *networkRank) Wake() {
 	}
 }
 
-// WakeRank needs not ask whether the rank is armed.
+// WakeRank wakes the rank whether it is armed or not.
 func (n *networkRank) WakeRank(rank int) { n.network.ranks[rank].Wake() }
 
 func (n *networkRank) Ready(links []LinkID) []LinkID {
@@ -152,12 +152,12 @@ func (n *networkRank) Close() error {
 	return nil
 }
 
-// end closes the links of the rank: the others read what it has written, then io.EOF. Those between whom and it nothing ever
-// went learn of it only if it is killed.
+// end closes the links of the rank. The other ranks read what it has written, and then io.EOF. A rank that never exchanged anything with it
+// is notified only if it is killed.
 func (n *networkRank) end(how int32) {
 	n.ended.CompareAndSwap(0, how)
 	n.mu.Lock()
-	if how == endKilled { // what goes on of it finds out that its own ends are closed
+	if how == endKilled { // the rank's own code, if it goes on, finds its ends closed
 		for _, other := range n.network.ranks {
 			if other != n {
 				n.markReady(LinkID{other.rank, false})
@@ -182,7 +182,7 @@ func (n *networkRank) end(how int32) {
 	}
 }
 
-// markReady makes Ready name a link. mu is held.
+// markReady makes Ready return a link. mu is held.
 func (n *networkRank) markReady(from LinkID) {
 	if b := n.inbox(from); !b.ready {
 		b.ready = true
@@ -206,7 +206,7 @@ type networkLink struct {
 	data        bool
 }
 
-// Write takes everything.
+// Write always takes everything.
 func (l networkLink) Write(head, body []byte) (int, error) {
 	if l.here.ended.Load() != 0 || l.there.ended.Load() != 0 {
 		return 0, net.ErrClosed
@@ -228,7 +228,7 @@ func (l networkLink) Write(head, body []byte) (int, error) {
 			to.markReady(from)
 		})
 	}
-	if len(b.marks) == 0 && b.r > len(b.buf)/2 { // or a reader that lags a little would make it grow for ever
+	if len(b.marks) == 0 && b.r > len(b.buf)/2 { // otherwise a reader that is a little behind would make it grow for ever
 		b.buf, b.r = b.buf[:copy(b.buf, b.buf[b.r:])], 0
 	}
 	b.buf = append(append(b.buf, head...), body...)
@@ -236,7 +236,7 @@ func (l networkLink) Write(head, body []byte) (int, error) {
 	return size, nil
 }
 
-// Read sees the end of a rank that left in peace though it marked nothing here: that did not know of the link.
+// Read also notices the end of a rank that has left without marking anything here, because it did not know about the link.
 func (l networkLink) Read(buf []byte) (int, error) {
 	n, how := l.here, l.there.ended.Load() // before looking for what was written until then
 	n.mu.Lock()

@@ -9,22 +9,22 @@ import (
 	"ddpbatch/mpi/transport/ucx"
 )
 
-// rdma is what a rank has of UCX.
+// rdma is a rank's state of UCX.
 type rdma struct {
 	worker *ucx.Worker
-	links  []*ucx.Link // by rank; nil where data goes another way
-	armed  bool        // Arm has found news: the next Sleep returns at once
+	links  []*ucx.Link // by rank; nil if data travels another way
+	armed  bool        // Arm has found something: the next Sleep returns at once
 	ranks  []int       // scratch of ready
 }
 
-// deliveryLimit is how long a rank that closes waits until UCX has handed over what was written. Another rank that computes lets UCX work
+// deliveryLimit is how long a rank that closes waits until UCX has delivered what was written. Another rank that computes lets UCX work
 // four times a second, and the first message of a pair takes several such turns.
 const deliveryLimit = 3 * time.Second
 
-// maxSleep bounds one sleep, in milliseconds, where there is UCX: a device that tells of nothing holds up nobody for longer.
+// maxSleep is the longest sleep, in milliseconds, with UCX. So a device that reports nothing does not delay a rank for longer.
 const maxSleep = 1000
 
-// ready appends the links with news.
+// ready appends the links that have become ready.
 func (r *rdma) ready(links []LinkID) []LinkID {
 	r.ranks = r.worker.Ready(r.ranks[:0])
 	for _, rank := range r.ranks {
@@ -33,14 +33,14 @@ func (r *rdma) ready(links []LinkID) []LinkID {
 	return links
 }
 
-// controlEvent looks at what epoll says of a control connection: its end is that of data, too.
+// controlEvent handles an epoll event of a control connection. Its end is the end of data, too.
 func (r *rdma) controlEvent(rank int, events uint32) {
 	if l := r.links[rank]; l != nil && events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		l.PeerGone()
 	}
 }
 
-// String says what UCX sends by.
+// String says by which transports and devices UCX sends.
 func (r *rdma) String() string {
 	for _, l := range r.links {
 		if l == nil {
@@ -53,10 +53,10 @@ func (r *rdma) String() string {
 	return fmt.Sprintf("UCX %v", r.worker.Version())
 }
 
-// closeRDMA closes the links, and gives back what UCX has if all other ranks have closed theirs, too: until then, for a moment, UCX works
-// for them.
+// closeRDMA closes the links. If all other ranks close theirs within a short time, it also releases UCX's resources; until then, UCX works
+// for the other ranks.
 func (s *Sockets) closeRDMA() {
-	s.readySockets(nil) // tells which ranks are gone: nothing is delivered to these
+	s.readySockets(nil) // finds the ranks that are gone, to which nothing is delivered
 	delivered := s.rdma.worker.CloseLinks(deliveryLimit)
 	s.awaitDelivery()
 	if !delivered {
@@ -71,7 +71,7 @@ func (s *Sockets) closeRDMA() {
 	}
 }
 
-// allEnded reports whether all other ranks have closed their control connections. What they have sent is dropped.
+// allEnded reports whether all other ranks have closed their control connections. It drops what they have sent.
 func (s *Sockets) allEnded() bool {
 	var scrap [512]byte
 	for _, l := range s.control {
@@ -91,12 +91,12 @@ func (s *Sockets) allEnded() bool {
 	return true
 }
 
-// UsesUCX reports whether data between ranks that share no memory goes through UCX. It and the methods below may be called for nil, which
-// has nothing of it.
+// UsesUCX reports whether data between ranks that do not share memory goes through UCX. s may be nil here and in the methods below; then it
+// does not.
 func (s *Sockets) UsesUCX() bool { return s != nil && s.rdma != nil }
 
-// Network says which UCX it is, and the transports and devices by which the links send, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1"; empty
-// without UCX.
+// Network returns the version of UCX, with the transports and devices that the links send by, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1". It
+// is empty without UCX.
 func (s *Sockets) Network() string {
 	if !s.UsesUCX() {
 		return ""
@@ -104,8 +104,8 @@ func (s *Sockets) Network() string {
 	return s.rdma.String()
 }
 
-// Alloc gives n bytes, all zero, that data links send from and receive into without a copy, until the Sockets are closed; nil where they
-// do so from no memory.
+// Alloc returns n bytes, all zero, that data links send from and receive into without a copy, until the Sockets are closed. Without UCX it
+// returns nil.
 func (s *Sockets) Alloc(n int) ([]byte, error) {
 	if !s.UsesUCX() {
 		return nil, nil
@@ -113,8 +113,8 @@ func (s *Sockets) Alloc(n int) ([]byte, error) {
 	return s.rdma.worker.Alloc(n)
 }
 
-// Register makes memory such as Alloc's. It is not Go's, and is the Sockets' from then on: they call release when they have no more use for
-// it. False is returned where they send without a copy from no memory: it stays the caller's.
+// Register makes memory, which is not Go's, usable like that of Alloc. If it returns true, the memory belongs to the Sockets, which call
+// release when they do not need it any more. Otherwise, as without UCX, it still belongs to the caller.
 func (s *Sockets) Register(memory []byte, release func()) (bool, error) {
 	if !s.UsesUCX() {
 		return false, nil

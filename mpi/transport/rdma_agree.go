@@ -18,26 +18,26 @@ import (
 	"ddpbatch/mpi/transport/ucx"
 )
 
-// UCX says whether data between machines goes through UCX.
+// UCX says whether data goes through UCX.
 type UCX int
 
 const (
-	UCXWhereItWorks UCX = iota // between ranks that share no memory, where every rank has it, and a device for it
+	UCXWhereItWorks UCX = iota // between machines, if every rank has UCX and a device for it
 	UCXNever
-	UCXAlways // between all ranks; one without it is an error
+	UCXAlways // between all ranks that do not share memory; a rank without UCX is an error
 )
 
-// offer is what a rank tells the others of its UCX.
+// offer is what a rank reports to the others about its UCX.
 type offer struct {
-	Why        string `json:",omitempty"` // it has none
-	NoDevice   bool   `json:",omitempty"` // that is because it has no device
+	Why        string `json:",omitempty"` // why it cannot use UCX; empty if it can
+	NoDevice   bool   `json:",omitempty"` // it cannot because it has no device
 	Version    ucx.Version
-	Transports string // those that it is to use, and the link layer of its devices: both sides need the same
+	Transports string // the transports to use, and the link layer of its devices; they must be the same on both sides
 	Address    []byte
 }
 
-// setUpRDMA makes links through UCX to the ranks that share no memory with this one, or returns nil where data goes by TCP: all ranks come
-// to the same answer. A worker that others may have sent to is left to the end of the process, as UCX must not destroy it.
+// setUpRDMA makes links through UCX to the ranks that do not share memory with this one. It returns nil if data goes by TCP. All ranks come
+// to the same decision. If other ranks may have sent to a worker, setUpRDMA leaves it until the process ends, as UCX must not destroy it.
 func (c *connector) setUpRDMA(ctx context.Context) (*rdma, error) {
 	if c.cfg.UCX == UCXNever || c.cfg.UCX == UCXWhereItWorks && (c.cfg.Encrypt || !c.spansMachines()) {
 		return nil, nil // UCX does not encrypt
@@ -49,7 +49,7 @@ func (c *connector) setUpRDMA(ctx context.Context) (*rdma, error) {
 	}
 	if rank, why := misfit(offers); why != "" {
 		if worker != nil {
-			worker.CloseLinks(0) // it has none
+			worker.CloseLinks(0) // it has no links
 			worker.Destroy()
 		}
 		return nil, c.withoutUCX(offers, rank, why)
@@ -69,7 +69,7 @@ func (c *connector) setUpRDMA(ctx context.Context) (*rdma, error) {
 	return r, c.watchHosts()
 }
 
-// between says which data it is that UCX may carry.
+// between says, for logs, between which ranks UCX may carry data.
 func (c *connector) between() string {
 	if c.cfg.UCX == UCXAlways {
 		return "between ranks"
@@ -77,7 +77,7 @@ func (c *connector) between() string {
 	return "between machines"
 }
 
-// spansMachines reports whether there are ranks on other machines: if so, every rank sees some.
+// spansMachines reports whether there are ranks on other machines. If so, every rank sees some.
 func (c *connector) spansMachines() bool {
 	for _, r := range c.remotes {
 		if r != nil && !r.local {
@@ -87,11 +87,11 @@ func (c *connector) spansMachines() bool {
 	return false
 }
 
-// openUCX opens this rank's worker, if it is to have one.
+// openUCX opens this rank's worker, if it can and should have one.
 func (c *connector) openUCX() (*ucx.Worker, offer) {
 	var chosen []ucx.Device
 	if c.cfg.Encrypt {
-		return nil, offer{Why: "it is to encrypt its data (mpi.encrypt), which UCX does not"}
+		return nil, offer{Why: "mpi.encrypt is true, but UCX does not encrypt"}
 	}
 	root := os.DirFS("/")
 	transports := ucx.Variable("UCX_TLS")
@@ -111,7 +111,7 @@ func (c *connector) openUCX() (*ucx.Worker, offer) {
 	return worker, offer{Version: worker.Version(), Transports: cmp.Or(transports, "verbs") + " " + kind, Address: worker.Address()}
 }
 
-// ownCores are the cores that this process may run on.
+// ownCores returns the cores on which this process may run.
 func ownCores() []int {
 	var mask unix.CPUSet
 	if unix.SchedGetaffinity(0, &mask) != nil {
@@ -139,17 +139,17 @@ func (c *connector) exchangeOffers(ctx context.Context, own offer) ([]offer, err
 	for rank, word := range words {
 		o := &offers[rank]
 		if err := json.Unmarshal(word, o); err != nil {
-			return nil, fmt.Errorf("rank %d: %w: what it says of UCX: %w", rank, ErrProtocol, err)
+			return nil, fmt.Errorf("rank %d: %w: read what it reports about UCX: %w", rank, ErrProtocol, err)
 		}
 		if o.Why == "" && len(o.Address) == 0 {
-			return nil, fmt.Errorf("rank %d: %w: it says that it has UCX, and no address", rank, ErrProtocol)
+			return nil, fmt.Errorf("rank %d: %w: it reports UCX without an address", rank, ErrProtocol)
 		}
 		o.Why, o.Transports = text.Clean(o.Why), text.Clean(o.Transports)
 	}
 	return offers, nil
 }
 
-// misfit is the first rank that cannot use UCX with the others, and why; "" where all can.
+// misfit returns the first rank that cannot use UCX with the others, and why. If all can, why is empty.
 func misfit(offers []offer) (rank int, why string) {
 	first := offers[0]
 	for rank, o := range offers {
@@ -157,25 +157,25 @@ func misfit(offers []offer) (rank int, why string) {
 		case o.Why != "":
 			return rank, o.Why
 		case o.Version.Major != first.Version.Major || o.Version.Minor != first.Version.Minor:
-			return rank, fmt.Sprintf("its UCX is %v, and that of rank 0 is %v: give all the same version", o.Version, first.Version)
+			return rank, fmt.Sprintf("its UCX is %v, but that of rank 0 is %v: use the same version everywhere", o.Version, first.Version)
 		case o.Transports != first.Transports:
-			return rank, fmt.Sprintf("its UCX is to use %s, and that of rank 0 %s", o.Transports, first.Transports)
+			return rank, fmt.Sprintf("its UCX is to use %s, but that of rank 0 %s", o.Transports, first.Transports)
 		}
 	}
 	return 0, ""
 }
 
-// withoutUCX says why data goes by TCP, or is the error where it must not.
+// withoutUCX logs why data goes by TCP. If UCX is required, it returns an error instead.
 func (c *connector) withoutUCX(offers []offer, rank int, why string) error {
 	if c.cfg.UCX == UCXAlways {
 		return fmt.Errorf("use UCX: rank %d: %s", rank, why)
 	}
 	if c.cfg.Rank != 0 {
-		return nil // rank 0 says it
+		return nil // rank 0 logs it
 	}
 	level := c.cfg.Log.Info
 	for _, o := range offers {
-		if !o.NoDevice { // somebody has a card, and may have expected to use it
+		if !o.NoDevice { // this rank has a device, and the user may expect that it is used
 			level = c.cfg.Log.Warn
 		}
 	}
@@ -183,7 +183,7 @@ func (c *connector) withoutUCX(offers []offer, rank int, why string) error {
 	return nil
 }
 
-// network says which interface has an address, and whether it is IP over InfiniBand: TCP is no RDMA there, either.
+// network names the interface that has an address, and says whether it is IP over InfiniBand, over which TCP is not RDMA.
 func network(addr string) string {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -208,14 +208,14 @@ func network(addr string) string {
 	return addr
 }
 
-// tryLimit is how long UCX may take to reach another machine.
+// tryLimit is how long UCX may take to connect to another machine.
 const tryLimit = 30 * time.Second
 
-// connectUCX makes the links, and tries one of them, to the next rank of another machine. Of the ranks of one machine each tries another
-// one, if there are as many.
+// connectUCX makes the links, and tries one of them: that to the next rank on another machine. Ranks of one machine try different ranks, if
+// there are enough.
 func (c *connector) connectUCX(ctx context.Context, worker *ucx.Worker, offers []offer) ([]*ucx.Link, error) {
 	links := make([]*ucx.Link, len(c.remotes))
-	lower := 0 // ranks that share memory with this one
+	lower := 0 // the number of lower ranks that share memory with this one
 	for _, r := range c.remotes[:c.cfg.Rank] {
 		if r.memory != nil {
 			lower++
@@ -247,7 +247,7 @@ func (c *connector) connectUCX(ctx context.Context, worker *ucx.Worker, offers [
 	return links, next.Try(ctx)
 }
 
-// compareVerdicts tells the others what came of connectUCX, and returns the first rank where it failed, and why.
+// compareVerdicts sends the result of connectUCX to the others, and returns the first rank on which it failed, and why.
 func (c *connector) compareVerdicts(ctx context.Context, worker *ucx.Worker, verdict error) (rank int, why string, err error) {
 	word := []byte{}
 	if verdict != nil {
@@ -259,7 +259,7 @@ func (c *connector) compareVerdicts(ctx context.Context, worker *ucx.Worker, ver
 		words, err = c.exchange(ctx, word)
 		close(done)
 	}()
-	worker.ProgressUntil(done) // others may be trying to reach this one
+	worker.ProgressUntil(done) // other ranks may be trying to connect to this one
 	if err != nil {
 		return 0, "", err
 	}
@@ -271,13 +271,13 @@ func (c *connector) compareVerdicts(ctx context.Context, worker *ucx.Worker, ver
 	return 0, "", nil
 }
 
-// hostLimit is how long a machine may not answer, as one without power does not.
+// hostLimit is how long a machine may not answer, for example because it has no power.
 const hostLimit = 8 * time.Second
 
-// watchHosts has the control connections of ranks without shared memory end where the other machine does not answer for hostLimit: nothing
-// else tells of that, as data does not go by TCP. A network that is interrupted for less than 6 s does no harm. Keep-alives cover a
-// connection on which nothing is being sent, and TCP_USER_TIMEOUT one on which something is; what tune says against that does not hold
-// here, as frames of control never fill a window.
+// watchHosts makes the control connections to ranks without shared memory end if the other machine does not answer for hostLimit. Nothing
+// else shows that, because data does not go by TCP. An interruption of the network of less than 6 s does no harm. Keep-alives cover a
+// connection on which nothing is being sent, and TCP_USER_TIMEOUT covers one on which something is. The reason of tune against the latter
+// does not apply here, because control frames never fill a window.
 func (c *connector) watchHosts() error {
 	alive := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: 2 * time.Second, Count: 3}
 	for rank, r := range c.remotes {

@@ -69,7 +69,7 @@ func TestWayWithoutUCXIsSaid(t *testing.T) {
 func TestEncryptionIsNotByUCX(t *testing.T) {
 	errs := connectAnyhow(t, 3, func(c *Config) { c.Sharing, c.UCX, c.Encrypt = ShareNever, UCXAlways, true })
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "use UCX: rank 0: it is to encrypt its data (mpi.encrypt)") {
+		if err == nil || !strings.Contains(err.Error(), "use UCX: rank 0: mpi.encrypt is true") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}

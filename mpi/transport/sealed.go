@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	recordHead = 2  // bytes: how many follow
+	recordHead = 2  // bytes of a record's length
 	recordTag  = 16 // bytes that AES-GCM adds
 )
 
-// The bytes of the longest record of a link, head and tag included.
+// The sizes of the longest records of a link, with head and tag, in bytes.
 const (
 	controlRecord = 4 << 10
 	dataRecord    = 32 << 10
 )
 
-// errForged ends a connection whose records are not what the other rank has sent, in that order.
-var errForged = errors.New("what came was not sent by the other rank: somebody on the way has changed it")
+// errForged ends a connection with a record that differs from what the other rank has sent, or that is out of order.
+var errForged = errors.New("data was changed on the way: it is not what the other rank has sent")
 
-// sealing encrypts one connection of two ranks: AES-256-GCM (NIST SP 800-38D) over records, each a length (2 bytes,
-// big-endian), then that many bytes. The key of each direction follows from the key of the accepting rank and from both
-// hellos, which the handshake has proved; the number of a record is its nonce.
+// sealing encrypts one connection of two ranks. It uses AES-256-GCM (NIST SP 800-38D) over records, each a length (2 bytes, big-endian) and
+// then that many bytes. The key of each direction is derived from the key of the accepting rank and from both hellos, which the handshake
+// has proved. The nonce of a record is its number.
 type sealing struct{ out, in direction }
 
 type direction struct {
@@ -36,8 +36,8 @@ type direction struct {
 	nonce [12]byte
 }
 
-// newSealing is that of the dialing rank, or of the accepting one. No two connections have the same hellos: they hold the nonce of the
-// dialing process, the number of its try, and which connection of that it is.
+// newSealing returns the sealing of the dialing rank, or of the accepting one. No two connections have the same hellos: these contain the
+// nonce of the dialing process, the number of its try, and the number of the connection in that try.
 func newSealing(key auth.Secret, dialHello, acceptHello []byte, dialled bool) *sealing {
 	there := newDirection(key.Derive("to the accepting rank", string(dialHello), string(acceptHello)))
 	back := newDirection(key.Derive("to the dialling rank", string(dialHello), string(acceptHello)))
@@ -50,22 +50,22 @@ func newSealing(key auth.Secret, dialHello, acceptHello []byte, dialled bool) *s
 func newDirection(key auth.Secret) direction {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic(err) // the key has another size than AES takes
+		panic(err) // only if the key's size is wrong
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		panic(err) // AES has another block size than GCM takes
+		panic(err) // only if AES's block size is wrong
 	}
 	return direction{aead: aead}
 }
 
-// next counts a record. 2^64 of them take longer than any run.
+// next increments the nonce. No run sends 2^64 records.
 func (d *direction) next() {
 	count := d.nonce[4:]
 	binary.BigEndian.PutUint64(count, binary.BigEndian.Uint64(count)+1)
 }
 
-// seal makes a record of buf[recordHead:size], in place; buf has room for the tag.
+// seal makes a record of buf[recordHead:size], in place. buf must have room for the tag.
 func (d *direction) seal(buf []byte, size int) []byte {
 	sealed := d.aead.Seal(buf[recordHead:recordHead], d.nonce[:], buf[recordHead:size], nil)
 	d.next()
@@ -73,7 +73,7 @@ func (d *direction) seal(buf []byte, size int) []byte {
 	return buf[:recordHead+len(sealed)]
 }
 
-// open returns what a record's bytes hold, in place.
+// open decrypts a record, in place, and returns its content.
 func (d *direction) open(sealed []byte) ([]byte, error) {
 	opened, err := d.aead.Open(sealed[:0], d.nonce[:], sealed, nil)
 	if err != nil {
@@ -112,27 +112,26 @@ type sealedConn struct {
 	keys *sealing
 }
 
-// sealedLink is a Link whose bytes go encrypted over one TCP connection.
+// sealedLink is a Link that encrypts its bytes over one TCP connection.
 type sealedLink struct {
 	tcp  *tcpLink
 	keys *sealing
 
-	record  []byte // that is being written
-	unsent  []byte // of record
-	held    bool   // its last byte has not been reported as taken
-	raw     []byte // that was read, from the beginning of a record on
-	r, w    int    // raw[r:w] is not opened yet
-	opened  []byte // of raw, and not read yet
-	failure error  // of Read, for good
+	record  []byte // the record that is being written
+	unsent  []byte // the part of record that is not sent yet
+	held    bool   // its last byte has not been counted as taken
+	raw     []byte // data that was read, from the start of a record
+	r, w    int    // raw[r:w] is not decrypted yet
+	opened  []byte // the part of raw that is decrypted, but not read yet
+	failure error  // the error of every later Read
 }
 
-// newSealedLink is the link of a connection whose records have up to longest bytes, at both ends.
+// newSealedLink returns the link of a connection whose records have at most longest bytes, at both ends.
 func newSealedLink(tcp *tcpLink, keys *sealing, longest int) *sealedLink {
 	return &sealedLink{tcp: tcp, keys: keys, record: make([]byte, longest), raw: make([]byte, longest)}
 }
 
-// Write counts the last byte of a record as taken only when the whole record is sent, so that the caller comes again
-// until then.
+// Write counts the last byte of a record as taken only when the whole record is sent, so that the caller calls it again until then.
 func (l *sealedLink) Write(head, body []byte) (int, error) {
 	total := 0
 	for {
@@ -162,7 +161,7 @@ func (l *sealedLink) Write(head, body []byte) (int, error) {
 	}
 }
 
-// flush sends what it can of the record that is being written.
+// flush sends as much as it can of the record that is being written.
 func (l *sealedLink) flush() error {
 	for len(l.unsent) > 0 {
 		n, err := l.tcp.Write(l.unsent, nil)
@@ -190,13 +189,13 @@ func (l *sealedLink) Read(buf []byte) (int, error) {
 	return 0, l.failure
 }
 
-// openNext opens the next record, and tells whether it was there.
+// openNext decrypts the next record, and reports whether it has arrived.
 func (l *sealedLink) openNext() bool {
 	for l.failure == nil {
 		if have := l.raw[l.r:l.w]; len(have) >= recordHead {
 			size := int(binary.BigEndian.Uint16(have))
 			if size <= recordTag || size > len(l.raw)-recordHead {
-				l.failure = fmt.Errorf("%w: a record of %d bytes", errForged, size)
+				l.failure = fmt.Errorf("%w: a record has %d bytes", errForged, size)
 				return false
 			}
 			if len(have) >= recordHead+size {
@@ -205,7 +204,7 @@ func (l *sealedLink) openNext() bool {
 				return l.failure == nil
 			}
 		}
-		l.w = copy(l.raw, l.raw[l.r:l.w]) // nothing of it is opened and unread any more
+		l.w = copy(l.raw, l.raw[l.r:l.w]) // everything decrypted has been read
 		l.r = 0
 		n, err := l.tcp.Read(l.raw[l.w:])
 		l.w += n

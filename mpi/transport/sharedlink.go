@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// ringBytes is the capacity of the ring of each direction: what fits the cores' own caches.
+	// ringBytes is the capacity of the ring of each direction. It fits in the cores' own caches.
 	ringBytes = 256 << 10
 
 	ringSpace      = ringBytes + shm.RingOverhead
@@ -21,18 +21,18 @@ const (
 	pairMemorySize = 2*flagsSpace + 2*ringSpace
 )
 
-// sharedFlags are what one of two ranks sets for the other in their memory.
+// sharedFlags are flags that one of two ranks sets for the other in their shared memory.
 type sharedFlags struct {
-	asleep    atomic.Uint32 // it wants to be woken when something comes
-	wantsRoom atomic.Uint32 // it has more to write than there was room for
+	asleep    atomic.Uint32 // it wants to be woken when data comes
+	wantsRoom atomic.Uint32 // it has more to write than the ring had room for
 	_         [flagsSpace - 8]byte
 }
 
-// pairMemory is the memory that two ranks share: the flags, then the rings, of the lower rank and of the higher one.
+// pairMemory is the memory that two ranks share: the flags and then the rings, first those of the lower rank.
 type pairMemory struct {
 	segment *shm.Segment
 	low     bool // this process is the lower rank
-	wakeFD  int  // of the other process
+	wakeFD  int  // the wake pipe of the other process
 }
 
 // newPairMemory makes the memory of a pair, on the side of the higher rank.
@@ -44,14 +44,14 @@ func newPairMemory() (*pairMemory, error) {
 	return &pairMemory{segment: segment, wakeFD: -1}, nil
 }
 
-// openPairMemory opens the memory that the higher rank has made.
+// openPairMemory opens the memory that the higher rank offers.
 func openPairMemory(h hello) (*pairMemory, error) {
 	handle, err := shm.DecodeHandle(h.memory[:])
 	if err != nil {
 		return nil, err
 	}
 	if handle.Size != pairMemorySize {
-		return nil, fmt.Errorf("a pair's memory of %d bytes, not %d", handle.Size, pairMemorySize)
+		return nil, fmt.Errorf("the shared memory of a pair must have %d bytes, got %d", pairMemorySize, handle.Size)
 	}
 	segment, err := shm.Open(handle)
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *pairMemory) close() error {
 	return errors.Join(errs...)
 }
 
-// link lays the link over the memory.
+// link returns the link over the memory.
 func (p *pairMemory) link() *sharedLink {
 	mem := p.segment.Bytes()
 	low, high := (*sharedFlags)(unsafe.Pointer(&mem[0])), (*sharedFlags)(unsafe.Pointer(&mem[flagsSpace]))
@@ -90,7 +90,7 @@ func (p *pairMemory) link() *sharedLink {
 	return &sharedLink{memory: p, mine: high, theirs: low, out: fromHigh, in: fromLow}
 }
 
-// sharedLink is a Link of two rings.
+// sharedLink is a Link made of two rings.
 type sharedLink struct {
 	memory       *pairMemory
 	mine, theirs *sharedFlags
@@ -101,7 +101,7 @@ func (l *sharedLink) Write(head, body []byte) (int, error) {
 	n, err := l.out.Write(head, body)
 	if short := n < len(head)+len(body); short {
 		l.mine.wantsRoom.Store(1)
-		more, again := l.retry(n, head, body) // room may have come before wantsRoom was set
+		more, again := l.retry(n, head, body) // the reader may have made room before wantsRoom was set
 		n, err = n+more, errors.Join(err, again)
 	}
 	l.wakeOther()
@@ -124,7 +124,7 @@ func (l *sharedLink) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// wakeOther wakes the other process if it wants to be.
+// wakeOther wakes the other process if it is asleep.
 func (l *sharedLink) wakeOther() {
 	if l.theirs.asleep.Load() == 1 && l.theirs.asleep.CompareAndSwap(1, 0) {
 		wakeAt(l.memory.wakeFD)
@@ -133,16 +133,16 @@ func (l *sharedLink) wakeOther() {
 
 func (l *sharedLink) close() error { return l.memory.close() }
 
-// wakePipe is how others wake this process: a pipe that they may open by /proc/PID/fd (proc(5)).
+// wakePipe is a pipe by which other processes wake this one. They open it through /proc/PID/fd (proc(5)).
 type wakePipe struct {
 	read, write int
-	scratch     [pipeCapacity / 16]byte // of empty
+	scratch     [pipeCapacity / 16]byte // for empty
 }
 
 func newWakePipe() (*wakePipe, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("make a pipe to be woken by: %w", err)
+		return nil, fmt.Errorf("make a wake pipe: %w", err)
 	}
 	return &wakePipe{read: fds[0], write: fds[1]}, nil
 }
@@ -151,16 +151,16 @@ func newWakePipe() (*wakePipe, error) {
 func (w *wakePipe) wake() { wakeAt(w.write) }
 
 func wakeAt(fd int) {
-	unix.Write(fd, wakeByte) // EAGAIN: full; EPIPE: nobody is there to be woken
+	unix.Write(fd, wakeByte) // EAGAIN: the pipe is full; EPIPE: the other process is gone
 }
 
-// wakeByte is what is written to a wake pipe.
+// wakeByte is the content of a write to a wake pipe.
 var wakeByte = []byte{0}
 
-// pipeCapacity is how many bytes empty takes at most: what a pipe holds (pipe(7)).
+// pipeCapacity is the capacity of a pipe (pipe(7)). empty reads at most as much.
 const pipeCapacity = 64 << 10
 
-// empty makes it unreadable again, unless somebody writes without end. It is for one goroutine at a time.
+// empty makes the pipe unreadable again, unless others keep writing to it. It is for one goroutine at a time.
 func (w *wakePipe) empty() {
 	for range pipeCapacity / len(w.scratch) {
 		if n, err := unix.Read(w.read, w.scratch[:]); n < len(w.scratch) || err != nil {
@@ -179,7 +179,7 @@ func openWakePipe(pid, fd int) (int, error) {
 		return -1, fmt.Errorf("open the wake pipe of process %d: %w", pid, err)
 	}
 	if info.Mode()&os.ModeNamedPipe == 0 {
-		return -1, fmt.Errorf("open the wake pipe of process %d: %s is no pipe", pid, path)
+		return -1, fmt.Errorf("open the wake pipe of process %d: %s is not a pipe", pid, path)
 	}
 	opened, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -10,35 +10,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spinTime is how long ranks poll before they sleep: longer than it takes to wake a sleeper on a busy machine, as
-// otherwise one sleep leads to another's. Ranks that share cores poll for crowdedSpin, and give the core away between polls. That is longer
-// than a slice of the scheduler, since whoever is waited for may not run before one is over: with 4 ranks on 2 cores, collectives of 128
-// bytes take 0.4 to 0.8 of the time that they take if ranks sleep after 300 us.
+// spinTime is how long ranks poll before they sleep. It is longer than waking a sleeper takes on a busy machine, because otherwise one
+// sleep causes another. Ranks that share cores poll for crowdedSpin, and yield the core between polls. That is longer than a time slice of
+// the scheduler, because the rank that they wait for may not run before one has passed: with 4 ranks on 2 cores, collectives of 128 bytes
+// take 0.4 to 0.8 of the time that they take if ranks sleep after 300 us.
 const (
 	spinTime    = 300 * time.Microsecond
 	crowdedSpin = 5 * time.Millisecond
 )
 
-// Sockets is the Fabric of ranks in processes of their own. Each pair of ranks has a TCP connection for control, and for data
-// more of them, or shared memory where both are on one machine.
+// Sockets is the Fabric of a rank that is a process. Each pair of ranks has a TCP connection for control. For data it has more TCP
+// connections, shared memory if both are on one machine, or UCX.
 type Sockets struct {
 	rank       int
 	waitPolicy WaitPolicy
 	conns      []*tcpLink    // all of them
 	control    []*sealedLink // by rank; nil for this rank itself
 	data       []Link        // by rank; nil for this rank itself
-	shared     []*sharedLink // by rank; nil where there is none
+	shared     []*sharedLink // by rank; nil for ranks without shared memory
 	sharing    []int         // ranks with shared memory
 	rdma       *rdma         // nil: no data goes through UCX
-	poll       int           // epoll(7): edges of all sockets
+	poll       int           // an epoll(7) instance, edge-triggered, with all sockets
 	pipe       *wakePipe
 	closed     bool
 	events     [64]unix.EpollEvent
-	readyCalls uint   // calls of Ready
-	reportedIn []uint // by rank: the call of Ready that last named its data link
+	readyCalls uint   // the number of calls of Ready
+	reportedIn []uint // by rank: the number of the call of Ready that last returned its data link
 }
 
-// newSockets takes over the connections that a connector has made. rdma is nil where there is none.
+// newSockets makes the Fabric from the connections of a connector. rdma is nil without UCX.
 func newSockets(c *connector, rdma *rdma) (_ *Sockets, err error) {
 	size := c.cfg.Size
 	s := &Sockets{
@@ -51,7 +51,7 @@ func newSockets(c *connector, rdma *rdma) (_ *Sockets, err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.closeConns() // the pipe and the memory are the connector's
+			s.closeConns() // the connector closes the pipe and the memory
 		}
 	}()
 	if s.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -82,7 +82,7 @@ func newSockets(c *connector, rdma *rdma) (_ *Sockets, err error) {
 	return s, nil
 }
 
-// adopt takes a connection over, and watches it for Ready.
+// adopt takes over a connection, and watches it for Ready.
 func (s *Sockets) adopt(conn *net.TCPConn, link LinkID) (*tcpLink, error) {
 	l, err := takeOver(conn)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Sockets) adopt(conn *net.TCPConn, link LinkID) (*tcpLink, error) {
 	return l, nil
 }
 
-// adoptAll makes a data link of its streams.
+// adoptAll makes a data link from its streams.
 func (s *Sockets) adoptAll(conns []*sealedConn, link LinkID, encrypt bool) (Link, error) {
 	streams := make([]Link, len(conns))
 	for i, conn := range conns {
@@ -124,22 +124,22 @@ func (s *Sockets) Control(rank int) Link  { return s.control[rank] }
 func (s *Sockets) Data(rank int) Link     { return s.data[rank] }
 func (s *Sockets) Shared() []int          { return s.sharing }
 
-// Ready tells of a link once, whatever the number of its streams.
+// Ready appends a link once, whatever the number of its streams.
 func (s *Sockets) Ready(links []LinkID) []LinkID {
 	s.readyCalls++
 	links = s.readySockets(links)
 	if s.rdma != nil {
-		links = s.rdma.ready(links) // behind: an end of a control connection is that of data
+		links = s.rdma.ready(links) // last, because the end of a control connection is that of the data link, too
 	}
 	return links
 }
 
-// readySockets appends the links of connections.
+// readySockets appends the links of connections that have become ready.
 func (s *Sockets) readySockets(links []LinkID) []LinkID {
 	for {
 		n, errno := epollNow(s.poll, s.events[:])
 		if errno != 0 {
-			return links // EINTR; the next look finds them
+			return links // EINTR; the next call finds them
 		}
 		for _, event := range s.events[:n] {
 			link := LinkID{Rank: int(event.Fd), Data: event.Pad != 0}
@@ -160,8 +160,8 @@ func (s *Sockets) readySockets(links []LinkID) []LinkID {
 	}
 }
 
-// Sleep leaves the links to Ready, and empties the wake pipe itself: who woke this rank has disarmed
-// it, so only who arms it again may take the byte.
+// Sleep leaves the links to Ready, but empties the wake pipe itself: the rank that wrote the byte has also disarmed this one, so only the
+// goroutine that arms it again may take the byte.
 func (s *Sockets) Sleep() {
 	fds := [3]unix.PollFd{{Fd: int32(s.poll), Events: unix.POLLIN}, {Fd: int32(s.pipe.read), Events: unix.POLLIN}, {Fd: -1}}
 	limit := -1
@@ -173,7 +173,7 @@ func (s *Sockets) Sleep() {
 		fds[2] = unix.PollFd{Fd: int32(s.rdma.worker.Event()), Events: unix.POLLIN}
 		limit = maxSleep
 	}
-	unix.Poll(fds[:], limit) // EINTR is as good as an event
+	unix.Poll(fds[:], limit) // EINTR counts as an event
 	if fds[1].Revents != 0 {
 		s.pipe.empty()
 	}
@@ -219,11 +219,11 @@ func (s *Sockets) Close() error {
 	return errors.Join(errs...)
 }
 
-// linger bounds how long Close waits for what was written to arrive.
+// linger is how long Close waits at most for what was written to arrive.
 const linger = 250 * time.Millisecond
 
-// awaitDelivery waits until the other ranks' systems have what was written: a connection that is closed with something unread resets, and
-// takes with it what is still on its way.
+// awaitDelivery waits until the systems of the other ranks have what was written. Closing a connection with unread data resets it, and that
+// discards what is still under way.
 func (s *Sockets) awaitDelivery() {
 	for _, l := range s.conns {
 		unix.Shutdown(l.fd, unix.SHUT_WR)
@@ -247,7 +247,7 @@ func (s *Sockets) closeConns() error {
 	return errors.Join(errs...)
 }
 
-// epollNow is epoll_wait(2) that does not wait.
+// epollNow calls epoll_wait(2) without waiting.
 func epollNow(fd int, events []unix.EpollEvent) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)

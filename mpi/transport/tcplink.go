@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longCopy is from how many bytes on a system call is announced to Go's scheduler: it may take a while.
+// longCopy is the size in bytes from which a system call is announced to Go's scheduler, because it may take a while.
 const longCopy = 64 << 10
 
-// tcpLink is one TCP connection. Its descriptor is out of the hands of Go's poller, which would be woken, at some
-// microseconds each, by every arrival on it.
+// tcpLink is one TCP connection. Go's poller does not have its descriptor, because every arrival would wake the poller, at the cost of some
+// microseconds each.
 type tcpLink struct {
 	fd     int
 	vector [2]unix.Iovec
 }
 
-// takeOver makes a link of a connection, which it closes.
+// takeOver makes a link from a connection, and closes conn.
 func takeOver(conn *net.TCPConn) (*tcpLink, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *tcpLink) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// delivered tells whether the other end's system has all that was written, or the connection is gone.
+// delivered reports whether the system at the other end has everything that was written, or the connection is gone.
 func (l *tcpLink) delivered() bool {
 	fds := [1]unix.PollFd{{Fd: int32(l.fd)}} // POLLERR and POLLHUP are reported unasked
 	if gone, err := unix.Poll(fds[:], 0); gone > 0 || err != nil {
@@ -80,26 +80,26 @@ func (l *tcpLink) delivered() bool {
 
 func (l *tcpLink) close() error { return unix.Close(l.fd) }
 
-// cellBytes is how many bytes go on one stream of a striped link before the next has its turn.
+// cellBytes is the number of bytes that go over one stream of a striped link before it is the next one's turn.
 const cellBytes = 256 << 10
 
-// stripedLink is a Link made of several Links, each over a TCP connection of its own. Its bytes are cut into cells of one size; cell i goes
-// by stream i mod len(streams). Both ends count, so nothing is sent beside the bytes.
+// stripedLink is a Link made of several Links, each over its own TCP connection. Its bytes are divided into cells of one size, and cell i
+// goes over stream i mod len(streams). Both ends count, so nothing is sent besides the bytes.
 type stripedLink struct {
 	streams []Link
 	cell    int
 	out, in cellPosition
-	failure error // of Read, to be returned by the next one, as this one had bytes
+	failure error // of Read; returned by the next call, because this one had bytes
 }
 
-// cellPosition is the stream whose cell one direction is in, and how much of that cell is left.
+// cellPosition is the position of one direction: the stream of the current cell, and how much of the cell is left.
 type cellPosition struct{ stream, left int }
 
 func newStripedLink(streams []Link, cell int) *stripedLink {
 	return &stripedLink{streams: streams, cell: cell, out: cellPosition{left: cell}, in: cellPosition{left: cell}}
 }
 
-// advance moves on by n bytes, which the cell has.
+// advance moves a position by n bytes, at most to the end of the cell.
 func (l *stripedLink) advance(t *cellPosition, n int) {
 	if t.left -= n; t.left == 0 {
 		*t = cellPosition{stream: (t.stream + 1) % len(l.streams), left: l.cell}
@@ -122,7 +122,7 @@ func (l *stripedLink) Write(head, body []byte) (int, error) {
 	return total, nil
 }
 
-// Read ends where the stream ends whose turn it is.
+// Read returns the end of the stream whose turn it is as its own end.
 func (l *stripedLink) Read(buf []byte) (int, error) {
 	total := 0
 	for total < len(buf) && l.failure == nil {
@@ -141,10 +141,10 @@ func (l *stripedLink) Read(buf []byte) (int, error) {
 	return 0, l.failure
 }
 
-// errEnd says that a system call moved nothing although it could have.
+// errEnd means that a system call has moved nothing although it could have.
 var errEnd = errors.New("end of stream")
 
-// tryIO reads or writes without waiting. Nothing to move is no error.
+// tryIO reads or writes without waiting. If it cannot move anything now, that is not an error.
 func tryIO(number uintptr, fd int, memory unsafe.Pointer, size int, long bool) (int, error) {
 	for {
 		var n uintptr
@@ -168,16 +168,14 @@ func tryIO(number uintptr, fd int, memory unsafe.Pointer, size int, long bool) (
 	}
 }
 
-// tune sets the options that every connection of a mesh has.
+// tune sets the options of every connection between ranks.
 //
-// TCP_NODELAY: a collective's small frames must not wait for acknowledgments.
+// TCP_NODELAY: the small frames of a collective must not wait for acknowledgements.
 //
-// Keep-alives find a host that died while this rank waits for it: 10 s idle, then
-// 3 probes 5 s apart, 25 s in all. TCP_USER_TIMEOUT (tcp(7)) would find it sooner while data
-// is on its way, but is left alone: it also ends a connection whose window stays
-// closed (measured on Linux 6.18), as a healthy rank's does when it computes
-// for a while with a frame unread; and it would overrule the keep-alives.
-// The mesh's own time-out covers that case.
+// Keep-alives detect a host that died while this rank waits for it: after 10 s without data, and 3 probes 5 s apart, 25 s in all.
+// TCP_USER_TIMEOUT (tcp(7)) would detect it sooner while data is under way, but is not set: it also ends a connection whose window stays
+// closed (measured on Linux 6.18). A healthy rank keeps its window closed when it computes for a while with a frame unread. It would also
+// override the keep-alives. The time-out of package mpi covers that case.
 func tune(conn *net.TCPConn) error {
 	if err := conn.SetNoDelay(true); err != nil {
 		return fmt.Errorf("set TCP_NODELAY: %w", err)
@@ -192,15 +190,15 @@ func tune(conn *net.TCPConn) error {
 	return nil
 }
 
-// withinMachine tells whether both ends have one address.
+// withinMachine reports whether both ends have the same address.
 func withinMachine(conn *net.TCPConn) bool {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := conn.RemoteAddr().(*net.TCPAddr)
 	return ok && ok2 && local.IP.Equal(remote.IP)
 }
 
-// dropPacing gives a connection that crosses no network a congestion control that does not pace what it sends: with BBR, which
-// some systems have as their default, loopback moves 5.2 GB/s, with CUBIC 7.4. Where that is not there, the default stays.
+// dropPacing gives a connection that does not cross a network a congestion control without pacing. With BBR, the default of some systems,
+// loopback moves 5.2 GB/s, and with CUBIC 7.4. If CUBIC is missing, the default stays.
 func dropPacing(conn *net.TCPConn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

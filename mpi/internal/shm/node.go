@@ -116,9 +116,8 @@ type Waiter interface {
 	// does what Notify does, and may take a little time for work that need not delay the others. It returns the group's failure.
 	Entered() error
 
-	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
-	// as the group has failed or the call was canceled. It calls ready as often as it
-	// likes, on the goroutine of the caller.
+	// Await returns nil when ready has returned true, or an error if the group has failed or the call was canceled. It may call ready any
+	// number of times, on the caller's goroutine.
 	Await(ready func() bool) error
 
 	// Notify is called after each change that another rank may wait for.
