@@ -40,7 +40,8 @@ func TestMonitoredBarrierNamesTheAbsent(t *testing.T) {
 	}
 }
 
-// namesTheAbsent tells whether no more ranks are named than are missing; if they are, nothing else is checked while there may be more time.
+// namesTheAbsent reports whether no more ranks are named than are missing;
+// if they are, nothing else is checked while there may be more time.
 func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Duration) bool {
 	t.Helper()
 	const size = 6

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// isRunning tells whether the rank is in a collective.
+// isRunning reports whether the rank is in a collective.
 func (c *Comm) isRunning() bool {
 	return c.core.turns.taken.Load()
 }

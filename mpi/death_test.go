@@ -120,8 +120,8 @@ func TestDeathsWithinAProcessAreNoticed(t *testing.T) {
 	notifiedSoon(t, times)
 }
 
-// notifiedSoon logs how soon the last survivors were told of the deaths in each of everyCall. If testkit.IsLong, they must have
-// been told of a quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the
+// notifiedSoon logs how soon the last survivors learned of the deaths in each of everyCall. If testkit.IsLong, they must have
+// learned of a quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the
 // rest.
 func notifiedSoon(t *testing.T, times []time.Duration) {
 	t.Helper()

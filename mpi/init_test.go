@@ -147,7 +147,7 @@ func TestSecretComesBackFromItsText(t *testing.T) {
 	}
 	for _, text := range []string{"", made.Hex()[1:], strings.Repeat("x", 64), strings.Repeat("0", 64)} {
 		if _, err := ParseSecret(text); err == nil || text != "" && strings.Contains(err.Error(), text) {
-			t.Errorf("of %d characters that are no secret: %v", len(text), err)
+			t.Errorf("of %d characters that are not a secret: %v", len(text), err)
 		}
 	}
 }

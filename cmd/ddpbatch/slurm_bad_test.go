@@ -31,7 +31,7 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 		{"is in no PATH", []string{"trian.py-that-nobody-has"}, 127, []string{"trian.py-that-nobody-has", "PATH"}},
 		{"is not executable", []string{plain}, 126, []string{"not executable", "chmod +x"}},
 		{"is a directory", []string{c.dir}, 126, []string{"directory"}},
-		{"is no program", []string{elf}, 126, []string{"neither a program"}},
+		{"is not a program", []string{elf}, 126, []string{"neither a program"}},
 		{"lacks its interpreter", []string{orphan}, 127, []string{"interpreter"}},
 		{"exits with 3 on one node", []string{"sh", "-c", here("exit 3")}, 3, []string{"rank 2 on n3 exited with code 3"}},
 		{"is not there on one node", []string{"sh", "-c", here("exec /nowhere/train")}, 127, []string{"rank 2 on n3", "127"}},

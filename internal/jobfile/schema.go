@@ -26,7 +26,7 @@ import (
 type keyRow struct {
 	key    string                 // dotted; a last part "*" stands for keys of any name
 	read   reader                 // nil: a table
-	item   func(*Job)             // of a list of tables: another of them begins; nil: it is no such list
+	item   func(*Job)             // of a list of tables: another of them begins; nil: it is not such a list
 	kinds  []string               // the kinds of the table that have this key; none: all
 	need   bool                   // the table must have it
 	kind   func(*Job) string      // of a table whose key "kind" decides over its other keys

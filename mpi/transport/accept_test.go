@@ -114,7 +114,8 @@ func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 		want   answer
 		logged string // of the first few alone: others may go unlogged
 	}{
-		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible, "rank 1 of 3: refused: the accepting rank does not expect the dialing rank"},
+		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible,
+			"rank 1 of 3: refused: the accepting rank does not expect the dialing rank"},
 		{"lower", hello{rank: 0, size: 3, streams: 1}, answerImpossible, ""},
 		{"beyond", hello{rank: 3, size: 3, streams: 1}, answerImpossible, ""},
 		{"far_beyond", hello{rank: 1 << 31, size: 3, streams: 1}, answerImpossible, ""},

@@ -29,8 +29,8 @@ func readN(t testing.TB, l Link, n int) []byte {
 	return buf
 }
 
-// Bytes come out in the order they went in, whatever the pieces, and more than the link holds; nothing to read is no
-// error, and neither is no room.
+// Bytes come out in the order they went in, whatever the pieces, and more than the link holds. Nothing to read is not an
+// error, and neither is a lack of room.
 func TestLinkIsAStream(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)

@@ -30,7 +30,7 @@ func expectWoken(t testing.TB, done chan struct{}) {
 	testkit.Within(t, testkit.Patience, func() { <-done })
 }
 
-// clearReady empties what there is to be told of, so that the next Sleep sleeps.
+// clearReady empties the list of ready links, so that the next Sleep sleeps.
 func clearReady(t testing.TB, f Fabric) {
 	t.Helper()
 	f.Ready(nil)
@@ -57,7 +57,7 @@ func TestReadyReportsEachLinkOnce(t *testing.T) {
 		write(t, fabrics[3].Data(0), "x")
 		f.Sleep()
 		var ready []LinkID
-		testkit.Eventually(t, "all are told of", func() bool { ready = f.Ready(ready); return len(ready) >= len(want) })
+		testkit.Eventually(t, "all are reported", func() bool { ready = f.Ready(ready); return len(ready) >= len(want) })
 		slices.SortFunc(ready, func(a, b LinkID) int {
 			return cmp.Or(cmp.Compare(a.Rank, b.Rank), strings.Compare(fmt.Sprint(a.Data), fmt.Sprint(b.Data)))
 		})
@@ -70,7 +70,7 @@ func TestReadyReportsEachLinkOnce(t *testing.T) {
 		readN(t, f.Control(2), 1)
 		fabrics[2].Close()
 		ready = nil
-		testkit.Eventually(t, "the end is told of", func() bool {
+		testkit.Eventually(t, "the end is reported", func() bool {
 			ready = f.Ready(ready)
 			return slices.Contains(ready, LinkID{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(ready, LinkID{Rank: 2, Data: true}))
 		})

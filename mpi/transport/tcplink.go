@@ -170,7 +170,7 @@ func tryIO(number uintptr, fd int, memory unsafe.Pointer, size int, long bool) (
 
 // tune sets the options of every connection between ranks.
 //
-// TCP_NODELAY: the small frames of a collective must not wait for acknowledgements.
+// TCP_NODELAY: the small frames of a collective must not wait for acknowledgments.
 //
 // Keep-alives detect a host that died while this rank waits for it: after 10 s without data, and 3 probes 5 s apart, 25 s in all.
 // TCP_USER_TIMEOUT (tcp(7)) would detect it sooner while data is under way, but is not set: it also ends a connection whose window stays

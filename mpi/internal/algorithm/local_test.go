@@ -171,7 +171,7 @@ func (w *localWorld) fail(err error) {
 	w.changed.Broadcast()
 }
 
-// stuck tells whether no rank can go on.
+// stuck reports whether no rank can go on.
 func (w *localWorld) stuck() bool {
 	blocked := 0
 	for _, p := range w.ports {

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// A goodbye is no failure, until one needs that rank: what it sent before is received, the others go on.
+// A goodbye is not a failure, until one needs that rank: what it sent before is received, the others go on.
 func TestGoodbyeIsNoFailure(t *testing.T) {
 	for name, leave := range map[string]func(*world){
 		"group":  func(w *world) { w.groups[2].Close() },
@@ -69,7 +69,7 @@ func TestGoodbyeIsNoFailure(t *testing.T) {
 	}
 }
 
-// hasLeft drives the links, and tells whether a rank is known to have left.
+// hasLeft drives the links, and reports whether a rank is known to have left.
 func hasLeft(g *Group, rank int) bool {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -323,7 +323,7 @@ func TestNewsWaitsForAGroupToCome(t *testing.T) {
 	})
 }
 
-// hasNewsOf drives the links, and tells whether there is news of a group that the rank is not of.
+// hasNewsOf drives the links, and reports whether there is news of a group that the rank is not of.
 func hasNewsOf(e *Engine, id uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -72,7 +72,7 @@ func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 	})
 }
 
-// Half a header is no frame, and no end either.
+// Half a header is not a frame, and not an end either.
 func TestHalfAHeaderIsNoFrame(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)

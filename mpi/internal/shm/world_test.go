@@ -451,13 +451,13 @@ func (m *member) receive(body []byte) error {
 	return nil
 }
 
-// writable tells whether Write has something to do: room, or an error to report.
+// writable reports whether Write has something to do: room, or an error to report.
 func writable(r *Ring) bool {
 	free, err := r.free(1)
 	return free > 0 || err != nil
 }
 
-// readable tells whether Read has something to do: bytes, or an error to report.
+// readable reports whether Read has something to do: bytes, or an error to report.
 func readable(r *Ring) bool {
 	held, err := r.held(1)
 	return held > 0 || err != nil
