@@ -9,8 +9,8 @@ import (
 	"ddpbatch/mpi"
 )
 
-// SyncBuffers gives all ranks the buffers of rank 0. It comes before Forward, once for each synchronized step, and does nothing where there
-// are no buffers or Config.BroadcastBuffers is false. After an error the DDP is broken.
+// SyncBuffers copies the buffers of rank 0 to all ranks. It must be called before Forward, once for each synchronized step. It does nothing
+// if there are no buffers or Config.BroadcastBuffers is false. After an error the DDP is broken.
 func (d *DDP) SyncBuffers(ctx context.Context) error {
 	switch {
 	case d.step.open:

@@ -19,10 +19,10 @@
 //
 // # How it works
 //
-// Gradients are views of buckets, which lie one after another in memory of the Comm. Parameters are dealt to buckets in the order in which
-// their gradients become complete: at first a guess, the reverse of the model's order, and from the second synchronized step on what
-// rank 0 has seen in the first. The first bucket is small. As soon as a bucket is full, and those before it have been reduced, its
-// all-reduce starts on a goroutine of the step's own.
+// Gradients are views of buckets, which are adjacent in memory of the Comm. Parameters are assigned to buckets in the order in which
+// their gradients become complete: in the first step in a guessed order, the reverse of the model's, and from the second synchronized step
+// on in the order that rank 0 has seen in the first. The first bucket is small. As soon as a bucket is full, and those before it have been
+// reduced, its all-reduce starts on a goroutine of the step.
 //
 // PyTorch 1.13 differs only in the first step, in which it has one bucket for all gradients.
 //
@@ -63,6 +63,5 @@
 // Gradients are float32. A step has one Backward between Begin and Finish; gradients of earlier ones are added to the same mean. With
 // FindUnused, buckets keep the guessed order, and a parameter that no rank has used in a step may still get the residual that an int8 or
 // PowerSGD Hook keeps for it. All ranks must take the same number of steps, each with a Forward and a Backward: a rank whose rows are used
-// up makes them with zero rows. Means
-// are over all ranks of the group: scale the loss by the rank's rows in the step.
+// up makes them with zero rows. Means are over all ranks of the group: scale the loss by the rank's rows in the step.
 package ddp

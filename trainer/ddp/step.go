@@ -44,12 +44,12 @@ func (s *syncStep) resize(n int) {
 	s.full = make(chan struct{}, n+1)
 }
 
-// Begin begins a synchronized step; it comes before Backward, which gets the same pass. Until Finish each bucket of gradients is averaged
-// as soon as it is full, and pass.Ready and sums are the DDP's. sums is a few numbers, as many on every rank, that are added up over all
-// ranks meanwhile. The step fails when ctx ends.
+// Begin begins a synchronized step. It must be called before Backward, with the same pass. Until Finish each bucket of gradients is
+// averaged as soon as it is full, and the DDP uses pass.Ready and sums. sums is a few numbers, the same count on every rank, that are added
+// up over all ranks meanwhile. The step fails when ctx is done.
 //
 // A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronized step averages
-// all that has gathered.
+// what has accumulated.
 //
 // The second step's Begin moves the gradients, with their contents, to other memory: do not keep a Param.Grad across it.
 func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {

@@ -14,15 +14,15 @@ import (
 	"ddpbatch/trainer/optim"
 )
 
-// errStopped is what train returns after it was asked to stop and has saved.
-var errStopped = errors.New("stopped; all that was done is saved")
+// errStopped is returned by train after it was asked to stop and has saved.
+var errStopped = errors.New("stopped after saving all progress")
 
 // saver saves and restores the state of a training. The state is small and the same on all ranks, so only rank 0 reads and writes files.
 // save and restore are collective.
 type saver struct {
 	comm *mpi.Comm
 	dir  *checkpoint.Dir // nil, on all ranks, if nothing is saved
-	all  []nn.Buffer     // the arrays of the state; their values are those that training changes
+	all  []nn.Buffer     // the arrays of the state; their values are the memory that training changes
 }
 
 // newSaver returns a saver of the model and the optimizer that writes to the folder path, or that saves nothing if path is empty.
@@ -60,7 +60,7 @@ func (s *saver) save(ctx context.Context, step int64) error {
 	return err
 }
 
-// restore gives all ranks the state of the newest complete checkpoint and returns its step, or 0 if there is no checkpoint.
+// restore loads the newest complete checkpoint on all ranks and returns its step, or 0 if there is no checkpoint.
 func (s *saver) restore(ctx context.Context) (int64, error) {
 	if s.dir == nil {
 		return 0, nil
@@ -92,7 +92,7 @@ func (s *saver) read(ctx context.Context) (int64, error) {
 	for _, a := range s.all {
 		t, there := tensors[a.Name]
 		if !there || !slices.Equal(t.Shape, a.Shape) {
-			return 0, fmt.Errorf("the checkpoint of step %d is of another model: it has no %s of the shape %v", state.Step, a.Name, a.Shape)
+			return 0, fmt.Errorf("the checkpoint of step %d is of a different model: it has no %s of shape %v", state.Step, a.Name, a.Shape)
 		}
 		if err := t.Float32s(a.Value); err != nil {
 			return 0, err
@@ -101,7 +101,7 @@ func (s *saver) read(ctx context.Context) (int64, error) {
 	return state.Step, nil
 }
 
-// stopRequested reports whether this rank is asked to save and stop. ddpbatch makes the file when the job is about to end.
+// stopRequested reports whether this rank is asked to save and stop. ddpbatch creates the file when the job is about to end.
 func stopRequested() bool {
 	path := os.Getenv("DDPBATCH_STOP_FILE")
 	if path == "" {
@@ -111,7 +111,7 @@ func stopRequested() bool {
 	return err == nil
 }
 
-// report writes the step and the loss where `ddpbatch status` finds them. Only rank 0 calls it.
+// report writes the step and the loss to the file that `ddpbatch status` reads. Only rank 0 calls it.
 func report(step int64, loss float64) error {
 	path := os.Getenv("DDPBATCH_METRICS_FILE")
 	if path == "" {

@@ -45,11 +45,11 @@ func TestDocShowsThisCode(t *testing.T) {
 	}
 	blocks := regexp.MustCompile("(?s)```(?:go|toml)\n(.*?)\n *```\n").FindAllStringSubmatch(string(doc), -1)
 	if len(blocks) < 8 {
-		t.Fatalf("%d blocks of code found", len(blocks))
+		t.Fatalf("found %d blocks of code, want at least 8", len(blocks))
 	}
 	for _, block := range blocks {
 		if !strings.Contains(all.String(), withoutIndent(block[1]+"\n")) {
-			t.Errorf("docs/go-trainer.md shows code that no file of this folder has:\n%s", block[1])
+			t.Errorf("docs/go-trainer.md shows code that is in no file of this folder:\n%s", block[1])
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Command custom trains a small classifier of its own with ddpbatch's packages, as a script with torch.nn, torch.optim and
-// DistributedDataParallel does. train.go is the loop; model.go has a module written by hand, spirals.go a data set, and checkpoint.go what
-// saves and restores. docs/go-trainer.md goes through it step by step.
+// Command custom trains a small classifier with ddpbatch's packages, as a script with torch.nn, torch.optim and
+// DistributedDataParallel would. train.go has the training loop, model.go a module written by hand, spirals.go a data set, and
+// checkpoint.go the code that saves and restores. docs/go-trainer.md explains it step by step.
 //
 // From the root of the repository:
 //
@@ -35,8 +35,8 @@ func main() {
 	flag.StringVar(&o.save, "save", "", "write the trained model to this `file`.safetensors")
 	flag.StringVar(&o.folder, "checkpoints", os.Getenv("DDPBATCH_CHECKPOINT_DIR"),
 		"save to this `folder`, and resume from the newest checkpoint in it")
-	flag.StringVar(&o.init, "init", "", "meet the other ranks by this init `method`, such as tcp://node0:29500?rank=0&world_size=2")
-	flag.StringVar(&o.listen, "listen", "", "with -init file://, the IP `address` that the other ranks reach this one by")
+	flag.StringVar(&o.init, "init", "", "find the other ranks by this init `method`, such as tcp://node0:29500?rank=0&world_size=2")
+	flag.StringVar(&o.listen, "listen", "", "with -init file://, the IP `address` at which the other ranks reach this one")
 	flag.Parse()
 	o.save = os.ExpandEnv(o.save) // in a job, $DDPBATCH_RUN_DIR/spirals.safetensors
 	err := run(context.Background(), o)
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// exitSaved is the exit code by which a rank asks to be started again, after it has saved.
+// exitSaved is the exit code with which a rank that has saved asks to be started again.
 const exitSaved = 75
 
 // run joins the other ranks, as init_process_group does, and trains.

@@ -101,7 +101,7 @@ func TestTwoNodes(t *testing.T) {
 	learns(t, 4, output, err)
 }
 
-// The job of job.toml is warned in its middle, saves and is started again. It ends with the same weights as one that was not warned.
+// The job of job.toml is warned halfway, saves and is started again. It ends with the same weights as one that was not warned.
 func TestStoppedJobGoesOn(t *testing.T) {
 	t.Parallel()
 	job, err := os.ReadFile("job.toml")
@@ -131,7 +131,7 @@ func TestOtherModelIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", custom, "-checkpoints", folder)
-	if err == nil || strings.Count(output, "of another model") < 2 {
+	if err == nil || strings.Count(output, "of a different model") < 2 {
 		t.Errorf("%v:\n%s", err, output)
 	}
 }

@@ -28,10 +28,10 @@ type options struct {
 	listen     string // the address to listen on, for an init method that does not determine it
 }
 
-// saveEvery is how many epochs there are between checkpoints.
+// saveEvery is the number of epochs between checkpoints.
 const saveEvery = 5
 
-// train is one rank of the training. What is marked as collective is done by all ranks, in the same order, or they wait for each other.
+// train is one rank of the training. All ranks must make the calls marked as collective, in the same order, or they wait for each other.
 func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	rows := newSpirals(3072, o.seed)
 	sampler, err := data.NewDistributedSampler(data.SamplerConfig{
@@ -43,7 +43,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	loader := data.NewLoader(rows, 2)
 	defer loader.Close()
 
-	// Every rank begins with its own values, which New replaces by rank 0's. Collective.
+	// Each rank starts with its own values, which New replaces with those of rank 0. Collective.
 	model := newModel(rows.Spec(), rand.New(rand.NewPCG(o.seed, uint64(comm.Rank()))))
 	replica, err := ddp.New(ctx, comm, model.Params(), model.Buffers(), ddp.DefaultConfig())
 	if err != nil {
@@ -63,7 +63,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	if err != nil {
 		return err
 	}
-	steps := ceil(ceil(sampler.Len(), o.batch), o.accumulate) // of an epoch, on every rank: the sampler gives all equally many rows
+	steps := ceil(ceil(sampler.Len(), o.batch), o.accumulate) // of an epoch, on every rank: the sampler gives all the same number of rows
 	schedule, err := optim.NewSchedule(optim.ScheduleConfig{Kind: "one_cycle", Steps: int64(o.epochs * steps)}, o.lr)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 
 	pass := &nn.Pass{Training: true, BLAS: library}
 	var criterion nn.CrossEntropy
-	var sums [3]float64 // of loss, rows and ranks that are asked to stop, over all passes of a step and all ranks
+	var sums [3]float64 // loss, rows, and ranks that are asked to stop, over all passes of a step and all ranks
 	for epoch := int(step) / steps; epoch < o.epochs; epoch++ {
 		done := int(step) % steps // steps of this epoch that were taken before the checkpoint
 		sampler.SetEpoch(epoch, done*o.accumulate*o.batch*comm.Size())
@@ -100,10 +100,10 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 				model.Backward(pass, dy, false) // no_sync: the gradients accumulate on this rank
 				continue
 			}
-			if stopRequested() { // this rank is asked; all stop after the same step
+			if stopRequested() { // only this rank is asked; all ranks stop after the same step
 				sums[2] = 1
 			}
-			replica.Begin(ctx, pass, sums[:]) // collective: buckets are averaged while Backward goes on
+			replica.Begin(ctx, pass, sums[:]) // collective: buckets are averaged while Backward continues
 			model.Backward(pass, dy, false)
 			if err := replica.Finish(); err != nil {
 				return err
@@ -118,7 +118,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 					return err
 				}
 			}
-			if sums[2] > 0 { // the same sum on all ranks, so that all come here
+			if sums[2] > 0 { // the sum is the same on all ranks, so all of them come here
 				return cmp.Or(saves.save(ctx, step), errStopped) // collective
 			}
 		}
