@@ -45,16 +45,15 @@
 //	rank 0 | epoch 0 | batch size 32 | steps 32
 //	rank 0 | epoch 0 | loss 0.1234 | samples/s 12345 | communication 3.1 % | overlap 88 % | eval loss 0.2104 | accuracy 93.20 %
 //
-// Rank 0 writes a line of metrics, a JSON object, every 10 steps, at an epoch's end, and before a
-// stop. Their keys: time attempt step steps epoch loss lr samples_per_s comm_share overlap left_s,
-// epoch_loss at an epoch's end, and eval_loss and accuracy after an evaluation; save_s save_stall_s save_bytes save_ratio save_wait_s
-// save_copy_s save_encode_s save_write_s
-// save_sync_s save_commit_s after a checkpoint; resume_step resume_find_s resume_load_s resume_bytes in the first line after a resume.
+// Rank 0 writes a line of metrics, a JSON object, every 10 steps, at an epoch's end, and before a stop. Their keys: time attempt step steps
+// epoch loss lr samples_per_s comm_share overlap left_s, epoch_loss at an epoch's end, and eval_loss and accuracy after an evaluation;
+// save_s save_stall_s save_bytes save_ratio save_wait_s save_copy_s save_encode_s save_write_s save_sync_s save_commit_s after a
+// checkpoint; resume_step resume_find_s resume_load_s resume_bytes in the first line after a resume.
 // At its end rank 0 prints what checkpoints have cost, and how often to save.
 //
 // # Limits
 //
 // Everything runs on CPUs, in float32 except for the factors of matrix products. Only matrix products and mode "dp" use several cores of a
-// rank; otherwise start as many ranks as there are
-// cores. A pipeline computes all micro-batches forward, then all backward: its ranks are idle while it fills and drains.
+// rank; otherwise start as many ranks as there are cores. A pipeline computes all micro-batches forward, then all backward: its ranks are
+// idle while it fills and drains.
 package trainer
