@@ -65,7 +65,8 @@ func agreed(err, own error, failing []int, class, other error) error {
 	return nil
 }
 
-// What has no class is none elsewhere; an error that came from another group is that of the rank that passes it on; a long text is cut.
+// An error without a class has none on other ranks. An error from another group becomes that of the rank that passes it on. A long text is
+// cut.
 func TestAgreeOnWhatIsKept(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	for name, tt := range map[string]struct {

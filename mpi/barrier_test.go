@@ -40,8 +40,8 @@ func TestMonitoredBarrierNamesTheAbsent(t *testing.T) {
 	}
 }
 
-// namesTheAbsent reports whether no more ranks are named than are missing;
-// if they are, nothing else is checked while there may be more time.
+// namesTheAbsent reports whether the error names no more ranks than are missing. If it names more, nothing else is checked as long as
+// there may be more time.
 func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Duration) bool {
 	t.Helper()
 	const size = 6
@@ -79,7 +79,7 @@ func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Durat
 			t.Errorf("rank %d got %v, want %q", rank, errs[rank], want)
 		}
 	}
-	// Who comes late is told, too.
+	// A rank that comes late gets the error, too.
 	if err := w[missing[0]].MonitoredBarrier(t.Context(), timeout); !errors.Is(err, ErrTimeout) {
 		t.Errorf("rank %d, late, got %v", missing[0], err)
 	}

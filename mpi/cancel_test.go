@@ -87,7 +87,7 @@ func TestTimeoutNamesTheRankThatNeverCame(t *testing.T) {
 }
 
 // A context ends in the middle of each of everyCall, on each transport: the rank gets its context's error and lets go of its
-// buffers, the others are told whose it was.
+// buffers, and the errors of the others name the rank.
 func TestCancelEndsACallInItsMiddle(t *testing.T) {
 	const size, victim = 3, 1
 	for _, over := range transports {
@@ -116,7 +116,7 @@ func TestCancelEndsACallInItsMiddle(t *testing.T) {
 						t.Errorf("rank %d, of which %d was cancelled, got %v", rank, victim, err)
 					}
 				}
-				// What is left can be used.
+				// The remaining group works.
 				must(t, testkit.Each(size, func(rank int) error {
 					c, err := w[rank].Shrink(t.Context())
 					if err != nil {

@@ -243,8 +243,8 @@ func TestMisuseIsSeenWithEveryAlgorithm(t *testing.T) { // without the race dete
 	}
 }
 
-// Ranks that leave the calls early, and make no other, have the error from Close, which waits for whom they have not heard from. Of two
-// ranks, both wait for the other; where ranks share memory, each for all.
+// Ranks that leave the calls early, and do not make another, get the error from Close, which waits for the ranks that they have not heard
+// from. Of two ranks, both wait for the other; with shared memory, each waits for all.
 func TestCloseShowsAMisuse(t *testing.T) {
 	for _, over := range transports {
 		sizes := []int{2}
@@ -277,7 +277,7 @@ func (tt misuse) shared() bool {
 
 func thenBarrier(c *Comm) error { return c.Barrier(context.Background()) }
 
-// test makes the calls in a new world, and then another, and tells how long after the last of the former all ranks had their errors.
+// test makes the calls in a new world, and then another one. It returns how long after the last of the former all ranks had their errors.
 func (tt misuse) test(t *testing.T, w []*Comm, then func(c *Comm) error) time.Duration {
 	size := len(w)
 	must(t, testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) }))
@@ -291,7 +291,7 @@ func (tt misuse) test(t *testing.T, w []*Comm, then func(c *Comm) error) time.Du
 		if err := f(t.Context(), w[rank]); err != nil {
 			return err
 		}
-		// A rank that had nothing to hear from the odd one is told at its next
+		// A rank that did not wait for the odd one gets the error at its next
 		// call, which then may be the one that is shown.
 		return then(w[rank])
 	})

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// A rank that sends what no rank does is told from one that is lost, also by who calls the package.
+// A caller of the package can distinguish a rank that violates the protocol from one that is lost.
 func TestProtocolErrorIsNoLoss(t *testing.T) {
 	network := transport.NewNetwork(2)
 	own, err := network.Fabric(0)
@@ -30,7 +30,7 @@ func TestProtocolErrorIsNoLoss(t *testing.T) {
 	}
 }
 
-// What data goes through is asked of the group: parts of it can be of another kind.
+// Backend is a property of the group: parts of it can have another one.
 func TestBackend(t *testing.T) {
 	const size = 4
 	for over, want := range map[string]struct{ all, neighbours, across string }{

@@ -108,7 +108,7 @@ func TestCallAfterTheOthersLeftFails(t *testing.T) {
 	}
 }
 
-// A rank does not come to a call, of each kind that there is: the others are told its name when the time-out is over, and what it last did.
+// A rank does not come to a call, of each kind: after the time-out, the errors of the others name it, and say what it did last.
 func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 	const size, absent = 3, 1
 	for _, over := range transports {

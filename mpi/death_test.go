@@ -22,9 +22,9 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// deaths has a rank die in the middle of each of everyCall, one after another. The others must be told who it
-// was, shrink, and go on; groups that it was not of go on without. die ends the caller's life, notified says that this rank knows;
-// both are given the number of deaths before.
+// deaths has a rank die in the middle of each of everyCall, one after another. The others must get an error that
+// names it, shrink, and go on. Groups without it go on, too. die ends the caller, notified reports that this rank knows about the death;
+// both get the number of deaths before.
 func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error {
 	for i, tt := range everyCall {
 		victim := (5*i + 3) % c.Size()
@@ -120,13 +120,13 @@ func TestDeathsWithinAProcessAreNoticed(t *testing.T) {
 	notifiedSoon(t, times)
 }
 
-// notifiedSoon logs how soon the last survivors learned of the deaths in each of everyCall. If testkit.IsLong, they must have
-// learned of a quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the
+// notifiedSoon logs how soon the last survivors were notified of the deaths in each of everyCall. If testkit.IsLong, a quarter of the
+// notifications must have come sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the
 // rest.
 func notifiedSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
 	for i, took := range times {
-		t.Logf("%s: the last rank was told %v after the death", everyCall[i].name, took)
+		t.Logf("%s: the last rank was notified %v after the death", everyCall[i].name, took)
 	}
 	slices.Sort(times)
 	if quarter := times[len(times)/4]; testkit.IsLong() && quarter > 500*time.Millisecond {
@@ -134,7 +134,7 @@ func notifiedSoon(t *testing.T, times []time.Duration) {
 	}
 }
 
-// dieProcess is a rank of deaths, which prints when it dies or is told. Every other death is by signal.
+// dieProcess is a rank of deaths, which prints when it dies or is notified. Every other death is by signal.
 func dieProcess(ctx context.Context, c *Comm) error {
 	die := func(before int) {
 		fmt.Println("died", before, time.Now().UnixMicro())
@@ -234,7 +234,7 @@ func TestStoppedProcessIsNamedAfterTheTimeout(t *testing.T) {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel() // it mostly waits
 			// The processes must also start and meet within the time-out, and answer each other.
-			// Where a busy machine is slower, they get more time.
+			// On a busy machine, they get more time.
 			timeout := 2 * time.Second
 			ranks, took := playStop(t, over, timeout)
 			for ; (ranks[0].err != nil || ranks[2].err != nil) && 4*timeout < testkit.Patience; ranks, took = playStop(t, over, timeout) {
@@ -303,8 +303,8 @@ func testCut(t *testing.T, over string, size, victim int, tt call, want string) 
 	r.close()
 }
 
-// What a rank and the others write to each other gets lost from some moment on, in the middle of each of everyCall, without a word
-// to anybody: the others name it when the time-out is over, and go on without it.
+// Messages between a rank and the others get lost from some moment on, silently, in the middle of each of everyCall: the others name it
+// after the time-out, and go on without it.
 func TestPartitionIsNoticedAtTheTimeout(t *testing.T) {
 	for _, tt := range everyCall {
 		t.Run(tt.name, func(t *testing.T) {

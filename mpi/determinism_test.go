@@ -114,7 +114,7 @@ func (k kind[T]) scattered(ctx context.Context, c *Comm, dice *rand.Rand, own, w
 	return nil
 }
 
-// canonicalNames are the algorithms that a deterministic Comm may be told to use, sorted; the empty name leaves it the choice.
+// canonicalNames are the algorithms that a deterministic Comm may use, sorted; the empty name leaves the choice to it.
 func canonicalNames(c *Comm, collective string) []string {
 	names := []string{""}
 	for _, tt := range conformity {

@@ -30,7 +30,8 @@ var leftEarly = []call{
 	}},
 }
 
-// A rank that needs nobody returns alone, once; what it calls next waits until the other has come to the first call, and so does Close.
+// A rank that does not need others returns alone, once. Its next call waits until the other rank has made the first call, and so does
+// Close.
 func TestRankIsAheadByOneCall(t *testing.T) {
 	next := map[string]func(ctx context.Context, c *Comm, tt call) error{
 		"itself": func(ctx context.Context, c *Comm, tt call) error { return tt.do(ctx, c) },
@@ -110,7 +111,7 @@ func TestCloseNamesWhoHasNotCome(t *testing.T) {
 	}
 }
 
-// Who has closed its Comm before comes no more.
+// A rank that has closed its Comm before does not come any more.
 func TestCloseFindsThatTheOtherHasLeft(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range leftEarly {
@@ -130,7 +131,7 @@ func TestCloseFindsThatTheOtherHasLeft(t *testing.T) {
 	}
 }
 
-// A rank that needs nobody does not return as if nothing were wrong when the group has failed.
+// A rank that does not need others does not return as if nothing were wrong when the group has failed.
 func TestEarlyCallOfAFailedGroupFails(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range leftEarly {

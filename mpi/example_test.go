@@ -42,8 +42,8 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 	tasks.Wait()
 }
 
-// Rank 0 serves a store at the address, and the others find it there. Who starts the ranks gives each the same method, less its own rank,
-// and the digits of one secret.
+// Rank 0 serves a store at the address, and the others connect to it. Every rank gets the same method with its own rank, and the digits of
+// the same secret.
 func ExampleInitMethod() {
 	rank, digits := os.Getenv("MY_RANK"), os.Getenv("MY_SECRET")
 	secret, err := mpi.ParseSecret(digits)
@@ -68,7 +68,8 @@ func ExampleInitMethod() {
 	fmt.Println("the sum of", c.Size(), "ranks is", sum[0])
 }
 
-// The ranks exchange their addresses through a file that all of them reach. Nothing is there before; the last rank that leaves removes it.
+// The ranks exchange their addresses through a file that all of them can reach. It does not exist before, and the last rank that leaves
+// removes it.
 func ExampleInitMethod_file() {
 	dir, err := os.MkdirTemp("", "group")
 	if err != nil {
@@ -83,7 +84,7 @@ func ExampleInitMethod_file() {
 	}
 	const size = 2
 	var tasks sync.WaitGroup
-	for rank := range size { // processes of their own, in a real program
+	for rank := range size { // separate processes in a real program
 		tasks.Go(func() {
 			ctx := context.Background()
 			method := fmt.Sprintf("file://%s/store?rank=%d&world_size=%d", dir, rank, size)
@@ -156,7 +157,7 @@ func ExampleComm_Barrier() {
 	// rank 0 may read it
 }
 
-// A buffer of Alloc is reduced in place, with no copy, where the ranks share memory.
+// A buffer of Alloc is reduced in place, without a copy, if the ranks share memory.
 func ExampleAlloc() {
 	ranks(2, func(ctx context.Context, c *mpi.Comm) error {
 		bucket, err := mpi.Alloc[float32](ctx, c, 3)
@@ -175,7 +176,7 @@ func ExampleAlloc() {
 	// Output: [1 2 0.5]
 }
 
-// Even and odd ranks sum on their own.
+// Even and odd ranks sum separately.
 func ExampleComm_Split() {
 	ranks(4, func(ctx context.Context, c *mpi.Comm) error {
 		half, err := c.Split(ctx, c.Rank()%2, c.Rank())
@@ -212,12 +213,12 @@ func ExampleSend() {
 	// Output: rank 1 sent [2.5 3.5]
 }
 
-// The ranks go on with something else while the sum is on its way.
+// The ranks do something else while the sum is being computed.
 func ExampleIAllReduce() {
 	ranks(3, func(ctx context.Context, c *mpi.Comm) error {
 		gradient := []float32{1, 2}
 		sum := mpi.IAllReduce(ctx, c, gradient, mpi.Sum)
-		loss := float64(c.Rank()) // computed meanwhile; gradient must be left alone
+		loss := float64(c.Rank()) // computed meanwhile; gradient must not be used
 		if err := sum.Wait(ctx); err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func ExampleIAllReduce() {
 	// Output: [3 6] 2
 }
 
-// An operation of one's own: the number with the larger absolute value.
+// An operation made from a function: the number with the larger absolute value.
 func ExampleNewOp() {
 	largest := mpi.NewOp("largest", true, func(dst, left, right []float64) {
 		for i := range dst {
@@ -251,7 +252,7 @@ func ExampleNewOp() {
 	// Output: [2 -2]
 }
 
-// One rank has no file, and all of them end with that error, and none in a collective that it never joins.
+// One rank does not find its file. All ranks return that error, and none waits for it in a collective.
 func ExampleAgree() {
 	ranks(3, func(ctx context.Context, c *mpi.Comm) error {
 		var err error

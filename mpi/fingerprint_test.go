@@ -16,7 +16,7 @@ func TestDescriptionNamesTheCall(t *testing.T) {
 		{engine.Call{Seq: 8, Count: 3, Collective: 1, Element: 5, Op: 3}, "all_reduce #8 uint8 x 3 max"},
 		{engine.Call{Seq: 9, Count: 3, Collective: 2, Element: 4, Root: 2}, "broadcast #9 int64 x 3 from rank 2"},
 		{engine.Call{Seq: 1, Collective: 3}, "barrier #1"},
-		// What a hostile or newer peer might send.
+		// Codes that a hostile or newer peer might send.
 		{engine.Call{Seq: 1, Collective: 1, Element: 0, Op: 0}, "all_reduce #1"},
 		{engine.Call{Seq: 1, Collective: 1, Element: 99, Op: 40}, "all_reduce #1 element type 99 x 0 op 40"},
 		{engine.Call{Seq: 1, Collective: 255}, "collective 255 #1"},

@@ -166,7 +166,7 @@ func TestImpossibleGroupIsRefused(t *testing.T) {
 				_, err := w[0].Group(t.Context(), tt.ranks)
 				return err
 			}
-			return w[1].Barrier(t.Context()) // is told, and does not wait
+			return w[1].Barrier(t.Context()) // gets the error, and does not wait
 		})
 		if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.text) {
 			t.Errorf("%v: got %v, want %q", tt.ranks, errs[0], tt.text)

@@ -61,7 +61,7 @@ func TestInitMethodSaysWhyItFails(t *testing.T) {
 	secret := auth.NewSecret()
 	for method, want := range map[string]string{
 		"/scratch/store": "is not an init method",
-		// a file does not tell by which address ranks reach each other
+		// a file does not show at which address ranks reach each other
 		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set",
 	} {
 		c, err := InitMethod(t.Context(), method, InitConfig{Size: 1, Secret: secret, Config: DefaultConfig()})

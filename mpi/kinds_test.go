@@ -11,10 +11,10 @@ type kind[T Number] struct {
 	label  string
 	of     func(x int) T                    // exact, for x from 0 to 255
 	random func(dice *rand.Rand) T          // what is hard to add up
-	fold   func(op Standard) func(a, b T) T // nil where there is no such operation
+	fold   func(op Standard) func(a, b T) T // nil if there is no such operation
 	scale  func(x T, factor int) T          // nil where there is none
 	divide func(x T, n int) T               // nil where there is none
-	bits   func(x T) (uint64, uint64)       // what tells values apart; all NaNs are one
+	bits   func(x T) (uint64, uint64)       // distinguishes values; all NaNs are equal
 }
 
 var (

@@ -66,7 +66,7 @@ func TestMessagesRunBesideCollectives(t *testing.T) {
 	})
 }
 
-// Tags are told apart, whatever the order; those with the same tag arrive in theirs.
+// Messages are matched by their tags, whatever the order; those with the same tag arrive in theirs.
 func TestMessageTagsAreKeptApart(t *testing.T) {
 	const tags, each = 10, 20
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
@@ -203,7 +203,7 @@ func TestMisusedMessageIsAnError(t *testing.T) {
 				if tt.is == nil {
 					return
 				}
-				// The sender is told at once, or when it next comes.
+				// The sender gets the error at once, or in its next call.
 				if err := w[1].Barrier(t.Context()); !errors.Is(err, tt.is) {
 					t.Errorf("the sender got %v", err)
 				}

@@ -88,7 +88,7 @@ func TestBytesOfUnknownLengthsArrive(t *testing.T) {
 	})
 }
 
-// What is too long is an error on every rank, before anybody makes room for it, and nothing is broken.
+// An object that is too long is an error on every rank, before any of them allocates memory for it, and the Comm is not broken.
 func TestBytesTooLongFailOnEveryRank(t *testing.T) {
 	w := newWorldOn(t, "local", 2, nil)
 	for rank, err := range testkit.Each(2, func(rank int) error {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Arguments that one rank can tell to be wrong: an error there that says what, and one on the others that passes it on.
+// Arguments that one rank can recognize as wrong: an error on that rank that says what is wrong, and one on the others that passes it on.
 func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 	three, four := make([]int32, 3), make([]int32, 4)
 	tests := []struct {
@@ -91,7 +91,7 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 					if rank == 0 {
 						return tt.call(t.Context(), w[0])
 					}
-					return w[1].Barrier(t.Context()) // is told, and does not wait
+					return w[1].Barrier(t.Context()) // gets the error, and does not wait
 				})
 				if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.text) {
 					t.Errorf("rank 0 got %v, want %q", errs[0], tt.text)
@@ -185,8 +185,8 @@ func TestNaNPropagatesInReductions(t *testing.T) {
 	})
 }
 
-// Counts of two ranks that do not fit, where each knows its own alone, are told on both sides: at once, or at the next call where the
-// sender had no more to wait for.
+// Counts of two ranks that do not fit, of which each rank knows only its own, are an error on both: at once, or in the next call if the
+// sender did not have to wait.
 func TestRaggedCountsThatDoNotFitAreErrors(t *testing.T) {
 	// Rank 0 has n elements for each rank, and rank 1 has, or is due, so many from it or for it.
 	calls := map[string]func(ctx context.Context, c *Comm, n, other int) error{

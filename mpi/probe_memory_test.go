@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// Where the system has no memory for it, on one rank or on both, messages are timed nevertheless.
+// If the system does not have the memory, on one rank or on both, messages are timed nevertheless.
 func TestMessagesAreTimedInLittleMemory(t *testing.T) {
 	refuse := func(int, int64, int, int, int) ([]byte, error) { return nil, unix.ENOMEM }
 	for name, mmaps := range map[string][2]mmapFunc{

@@ -112,7 +112,7 @@ func TestConcurrentCallsTakeTurns(t *testing.T) {
 			var sums [2][calls][3]int64
 			must(t, testkit.Each(2, func(rank int) error {
 				return errors.Join(testkit.Each(calls, func(i int) error {
-					// Which calls of the two ranks become one is open: each brings powers of its own, so that a sum tells.
+					// Any calls of the two ranks may be combined: each has its own powers of two, so the sum shows which ones were.
 					own := int64(1) << (calls*rank + i)
 					sums[rank][i] = [3]int64{own, own, own}
 					return AllReduce(t.Context(), w[rank], sums[rank][i][:], Sum)
@@ -134,7 +134,7 @@ func TestConcurrentCallsTakeTurns(t *testing.T) {
 	}
 }
 
-// Who gives up waiting for its turn says what it wanted, and touches nothing of the call that runs.
+// A call that is canceled while it is queued names itself in its error, and does not affect the call that runs.
 func TestCallGivesUpItsTurn(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, c *Comm) error{
 		"all_reduce": func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []int32{1}, Sum) },

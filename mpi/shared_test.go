@@ -119,7 +119,7 @@ func TestImpossibleAllocIsAnError(t *testing.T) {
 				_, err := Alloc[float64](t.Context(), w[0], n)
 				return err
 			}
-			return w[1].Barrier(t.Context()) // is told, and does not wait
+			return w[1].Barrier(t.Context()) // gets the error, and does not wait
 		})
 		if errs[0] == nil || !strings.Contains(errs[0].Error(), "elements of 8 bytes") || !errors.Is(errs[1], ErrAborted) {
 			t.Errorf("%d: got %v", n, errs)

@@ -96,7 +96,7 @@ func handmadeProcess(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// permitted are the algorithms that c may be told to use, sorted; the empty name leaves it the choice.
+// permitted are the algorithms that c may use, sorted; the empty name leaves the choice to it.
 func permitted(c *Comm, collective string) []string {
 	if c.core.config().Deterministic {
 		return canonicalNames(c, collective)

@@ -400,10 +400,10 @@ func TestProcessesPassTheScenarios(t *testing.T) {
 // soon is how long one of the misuses may stay unnoticed.
 const soon = time.Second
 
-// again is what a try returns that tells nothing.
+// again is the result of an inconclusive try.
 const again = time.Duration(-1)
 
-// promptly is testkit.Promptly for what must be over soon. A try that tells nothing is played again.
+// promptly is testkit.Promptly for calls that must end soon. An inconclusive try is repeated.
 func promptly(t *testing.T, play func() (took time.Duration)) {
 	t.Helper()
 	testkit.Promptly(t, soon, func() time.Duration {
@@ -412,13 +412,13 @@ func promptly(t *testing.T, play func() (took time.Duration)) {
 				return took
 			}
 		}
-		t.Error("none of 100 tries told anything: the ranks that are there do not answer")
+		t.Error("100 tries were inconclusive: the ranks do not answer")
 		return 0
 	})
 }
 
 // starved reports whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have
-// had the time. Then that try tells nothing.
+// had the time. Then that try is inconclusive.
 func starved(errs ...error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") })
 }

@@ -102,7 +102,7 @@ func connectRank(ctx context.Context, dir Directory, rank int) (*testkit.Journal
 	return log, done
 }
 
-// Who is refused, and who gets in, in this order.
+// Which connections are refused, and which are admitted, in this order.
 func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
@@ -165,7 +165,7 @@ func TestDuplicateRankIsKeptOut(t *testing.T) {
 	wantMissing(t, cancel, done, 0)
 }
 
-// wantLogged waits: a refusal is logged after it is told.
+// wantLogged waits, because a refusal is logged after it is sent.
 func wantLogged(t *testing.T, log *testkit.Journal, text string) {
 	t.Helper()
 	testkit.Eventually(t, "there is logged "+text, func() bool { return strings.Contains(log.String(), text) })
@@ -193,7 +193,7 @@ func TestIncompleteRanksAreNamed(t *testing.T) {
 		}, "rank 2 (it has connected, but has not confirmed the welcome)"},
 		{"control_alone", func(ctx context.Context, dir Directory) {
 			joinAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
-			// What is welcome as a stream shows that the control link is there.
+			// A stream is admitted only if the control link is there.
 			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, stream: 1})
 		}, "rank 2 (0 of its 2 data streams are connected)"},
 	} {
@@ -286,8 +286,7 @@ func TestLaterTryIsTheOne(t *testing.T) {
 	}
 }
 
-// What waiting does not mend ends Connect at once: a rank with another size of the world, and a second
-// one of the same number.
+// Errors that waiting does not fix end Connect at once: a rank with another size of the world, and a second process with the same rank.
 func TestImpossibleGroupEndsConnect(t *testing.T) {
 	for _, tt := range []struct {
 		name       string

@@ -29,8 +29,8 @@ func readN(t testing.TB, l Link, n int) []byte {
 	return buf
 }
 
-// Bytes come out in the order they went in, whatever the pieces, and more than the link holds. Nothing to read is not an
-// error, and neither is a lack of room.
+// Bytes come out in the order in which they went in, whatever the pieces, and even if they are more than the link holds. A read without
+// data and a write without room are not errors.
 func TestLinkIsAStream(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
@@ -113,7 +113,7 @@ func TestLinkFillsUp(t *testing.T) {
 }
 
 // The other side reads on both links what was written before the end, then io.EOF, and cannot write any more after that;
-// but memory tells nothing of an end.
+// but memory does not show an end.
 func TestLinkEndsAfterTheLastByte(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)

@@ -83,7 +83,7 @@ func testDelay(t *testing.T, name string) {
 	}
 }
 
-// What is lost is lost on both links, which are nothing to each other otherwise.
+// Data is lost on both links, which are otherwise independent.
 func TestNetworkLosesOnBothLinks(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	say := func(from, to int, text string) {

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Who shares memory with whom: pairs that both want to, or one of them must.
+// Which ranks share memory: pairs that both want to, or one of them must.
 func TestPairsShareMemoryWhereBothMay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -85,7 +85,7 @@ func TestSharingThatCannotBeFailsAtOnce(t *testing.T) {
 	}
 }
 
-// What a rank offers as memory and as its wake pipe is not believed: the pair talks over TCP then.
+// Invalid offers of memory and of a wake pipe are detected: the pair uses TCP then.
 func TestHostileMemoryOffersAreRefused(t *testing.T) {
 	p, err := newPairMemory()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// startSleep runs Sleep, and tells by the channel that it has returned.
+// startSleep runs Sleep, and closes the channel when it has returned.
 func startSleep(f Fabric) chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -30,7 +30,7 @@ func expectWoken(t testing.TB, done chan struct{}) {
 	testkit.Within(t, testkit.Patience, func() { <-done })
 }
 
-// clearReady empties the list of ready links, so that the next Sleep sleeps.
+// clearReady consumes all announcements, so that the next Sleep sleeps.
 func clearReady(t testing.TB, f Fabric) {
 	t.Helper()
 	f.Ready(nil)
@@ -39,7 +39,7 @@ func clearReady(t testing.TB, f Fabric) {
 	f.Ready(nil)
 }
 
-// Ready tells once of each link with news, and of both of a rank that has ended.
+// Ready returns each link with news once, and both links of a rank that has ended.
 func TestReadyReportsEachLinkOnce(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 4)
@@ -49,7 +49,7 @@ func TestReadyReportsEachLinkOnce(t *testing.T) {
 			t.Errorf("news of %v before anybody said anything", links)
 		}
 		want := []LinkID{{Rank: 2}, {Rank: 3}, {Rank: 3, Data: true}}
-		if isShared(f.Data(3)) { // only a look tells
+		if isShared(f.Data(3)) { // only a read shows it
 			want = want[:2]
 		}
 		write(t, fabrics[2].Control(0), "x")
@@ -57,7 +57,7 @@ func TestReadyReportsEachLinkOnce(t *testing.T) {
 		write(t, fabrics[3].Data(0), "x")
 		f.Sleep()
 		var ready []LinkID
-		testkit.Eventually(t, "all are reported", func() bool { ready = f.Ready(ready); return len(ready) >= len(want) })
+		testkit.Eventually(t, "all are returned", func() bool { ready = f.Ready(ready); return len(ready) >= len(want) })
 		slices.SortFunc(ready, func(a, b LinkID) int {
 			return cmp.Or(cmp.Compare(a.Rank, b.Rank), strings.Compare(fmt.Sprint(a.Data), fmt.Sprint(b.Data)))
 		})
@@ -70,14 +70,14 @@ func TestReadyReportsEachLinkOnce(t *testing.T) {
 		readN(t, f.Control(2), 1)
 		fabrics[2].Close()
 		ready = nil
-		testkit.Eventually(t, "the end is reported", func() bool {
+		testkit.Eventually(t, "the end is returned", func() bool {
 			ready = f.Ready(ready)
 			return slices.Contains(ready, LinkID{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(ready, LinkID{Rank: 2, Data: true}))
 		})
 	})
 }
 
-// Room on a link that had none is news, too, and of many streams it is told once.
+// Room on a link that had none is news, too, and is returned once for many streams.
 func TestReadyReportsRoomToWrite(t *testing.T) {
 	for _, kind := range []string{"tcp", "streams"} {
 		for _, name := range []string{"control", "data"} {
@@ -280,7 +280,7 @@ func TestCloseDoesNotWaitForTheGone(t *testing.T) {
 	t.Errorf("closing took %v, never less than %v", took, linger/2)
 }
 
-// closeWithoutPeer tells how long it takes to close a full link to a rank that has gone.
+// closeWithoutPeer returns how long it takes to close a full link to a rank that has gone.
 func closeWithoutPeer(t *testing.T) time.Duration {
 	t.Helper()
 	fabrics := connectRanks(t, 2, share(ShareNever))

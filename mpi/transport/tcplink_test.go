@@ -129,7 +129,7 @@ func TestStripedLinkDealsCellsOut(t *testing.T) {
 	}
 }
 
-// An end at any point is told after the last byte before it, and again and again; so is a reset.
+// An end at any point is returned after the last byte before it, and by every later read; so is a reset.
 func TestStripedLinkReportsItsEnd(t *testing.T) {
 	const streams, cell = 3, 4
 	for sent := range 3 * streams * cell {
@@ -151,7 +151,7 @@ func TestStripedLinkReportsItsEnd(t *testing.T) {
 			}
 			for range 3 {
 				var err error
-				testkit.Eventually(t, "the end is told", func() bool {
+				testkit.Eventually(t, "the end is returned", func() bool {
 					var n int
 					if n, err = b.Read(make([]byte, 100)); n != 0 {
 						t.Fatalf("after %d bytes came %d more", sent, n)
@@ -184,7 +184,7 @@ func TestStripedLinkReadsBeforeAReset(t *testing.T) {
 	}
 	shut(t, a.streams[2].(*tcpLink), true)
 	readBoth(t, b, text)
-	testkit.Eventually(t, "the reset is told", func() bool { _, err := b.Read(make([]byte, 100)); return errors.Is(err, unix.ECONNRESET) })
+	testkit.Eventually(t, "a reset", func() bool { _, err := b.Read(make([]byte, 100)); return errors.Is(err, unix.ECONNRESET) })
 	if _, err := b.Read(make([]byte, 100)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("then %v", err)
 	}
@@ -199,7 +199,7 @@ func TestStripedLinkReportsAnErrorAfterItsBytes(t *testing.T) {
 	buf := make([]byte, 100)
 	got := 0
 	var err error
-	testkit.Eventually(t, "the end is told", func() bool {
+	testkit.Eventually(t, "the end is returned", func() bool {
 		var n int
 		n, err = b.Read(buf[got:])
 		if n > 0 && err != nil {
@@ -395,7 +395,7 @@ func (d folder) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 }
 
-// Where the network limits each flow, as clouds do, streams add up.
+// If the network limits each flow, as clouds do, the rates of streams add up.
 func TestStreamsAddUp(t *testing.T) {
 	if !testkit.IsLong() {
 		t.Skip("a bound on throughput belongs to --long: what else the machine does slows all streams down")

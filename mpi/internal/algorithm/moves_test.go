@@ -171,7 +171,7 @@ func callAlone(t *testing.T, m mover, j payload, few int) {
 			}
 		}
 	}
-	t.Errorf("of %d ranks, %b call with root %d, and tell nobody else", size, few, j.root)
+	t.Errorf("of %d ranks, %b call with root %d, and do not notify the others", size, few, j.root)
 }
 
 // Ranks that get nothing from any other return though they are alone: the root of a broadcast or scatter, and of a gather's tree the
@@ -251,7 +251,7 @@ func TestMoveEndsAtTheFirstError(t *testing.T) {
 	}
 }
 
-// What the tables must be for the rest of mpi to use them.
+// The properties of the tables on which the rest of mpi relies.
 func TestMoveTablesAreConsistent(t *testing.T) {
 	checkTable(t, "broadcast", Broadcasts(), Broadcasts())
 	checkTable(t, "all_gather", AllGathers(), AllGathers())

@@ -46,8 +46,8 @@ func TestMoveCostsMatchTheModel(t *testing.T) {
 	}
 }
 
-// The costs are those of the algorithms played on ports that have the model's speeds, within a factor
-// of two. The ports do not count copies.
+// The costs are those of the algorithms simulated on ports with the model's speeds, within a factor of two. The ports do not see data that
+// is only copied.
 func TestReductionCostsMatchTheModel(t *testing.T) {
 	for name, m := range map[string]Machine{
 		"network":       {Alpha: 20e-6, Beta: 1e-9, Gamma: 0.2e-9},

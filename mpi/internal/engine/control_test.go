@@ -11,7 +11,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// A goodbye is not a failure, until one needs that rank: what it sent before is received, the others go on.
+// A goodbye is not a failure until a rank needs the one that left: what it sent before is received, and the others go on.
 func TestGoodbyeIsNoFailure(t *testing.T) {
 	for name, leave := range map[string]func(*world){
 		"group":  func(w *world) { w.groups[2].Close() },
@@ -55,7 +55,7 @@ func TestGoodbyeIsNoFailure(t *testing.T) {
 				var r Op
 				w.groups[0].Recv(&r, 2, make([]byte, 10))
 				wantPeer(t, w.groups[0].Wait(t.Context(), &r), 2, ErrLeft, text)
-				w.groups[1].Send(&r, 2, nil) // or rank 0 has told it before
+				w.groups[1].Send(&r, 2, nil) // or rank 0 has notified it before
 				if err := w.groups[1].Wait(t.Context(), &r); !errors.Is(err, ErrLeft) {
 					t.Errorf("sending got %v", err)
 				}
@@ -111,8 +111,8 @@ func TestGoodbyeEndsSendsUnderWay(t *testing.T) {
 	}, overTCP, overBoth)
 }
 
-// A rank has closed its group, its engine and its links before anything of that is read here. Who then sends to it is still told what it
-// said first: after which call it left.
+// A rank has closed its group, its engine and its links before any of that is read here. A later send to it still gets the first error:
+// after which call the rank left.
 func TestSendAfterAGoodbyeSaysWhenItWas(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -251,7 +251,7 @@ func TestStatusOvertakesAPayload(t *testing.T) {
 	})
 }
 
-// Who breaks the rules, on either link, is told so.
+// A rank that violates the protocol, on either link, gets an error that says so.
 func TestViolatorOfTheProtocolIsNotified(t *testing.T) {
 	for name, link := range map[string]func(p *puppet) transport.Link{
 		"data":    func(p *puppet) transport.Link { return p.fabric.Data(0) },
@@ -269,14 +269,14 @@ func TestViolatorOfTheProtocolIsNotified(t *testing.T) {
 				h, payload := p.receiveFrame(0, kindAbort)
 				abort, err := decodeAbort(payload, 2)
 				if h.kind != kindAbort || err != nil || abort.Rank != 1 || !errors.Is(abort, ErrProtocol) {
-					t.Errorf("it was told %+v, %v", abort, err)
+					t.Errorf("it got %+v, %v", abort, err)
 				}
 			})
 		})
 	}
 }
 
-// What comes for a group that this rank is not of yet waits for it: messages, failures, and that somebody has left already.
+// Frames for a group that this rank has not joined yet wait for it: messages, failures, and leave frames.
 func TestNewsWaitsForAGroupToCome(t *testing.T) {
 	const id = 77
 	t.Run("messages", func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestNewsWaitsForAGroupToCome(t *testing.T) {
 			if err := begin(late, Call{Seq: 1}); err != late.Err() {
 				t.Errorf("a call got %v", err)
 			}
-			// Who fails later hears of the first failure, too.
+			// A rank that fails later gets the first failure, too.
 			wantAbort(t, w.groupAfter(2, id, []int{2, 0, 1}), 1, 1, ErrAborted)
 		})
 	})
@@ -323,7 +323,7 @@ func TestNewsWaitsForAGroupToCome(t *testing.T) {
 	})
 }
 
-// hasNewsOf drives the links, and reports whether there is news of a group that the rank is not of.
+// hasNewsOf drives the links, and reports whether there is news of a group that the rank has not joined.
 func hasNewsOf(e *Engine, id uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -357,7 +357,7 @@ func TestNewsIsBounded(t *testing.T) {
 	}
 }
 
-// Who is not of a group cannot fail it before this rank is of it, either.
+// A rank outside a group cannot fail it, even before this rank has joined.
 func TestStrangerCannotAbortAGroup(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
@@ -419,7 +419,7 @@ func TestLeaverInTheCallFailsItsWaiters(t *testing.T) {
 	})
 }
 
-// Where one rank has left after the call, and another in the middle of it without saying so, the second is to blame.
+// If one rank has left after the call, and another in the middle of it without a leave frame, the second one is at fault.
 func TestLeaverInTheCallIsToBlame(t *testing.T) {
 	w := newWorld(t, overBoth, 3, nil)
 	for _, g := range w.groups {

@@ -145,7 +145,7 @@ func TestCloseIsSafeWhileInUse(t *testing.T) {
 	})
 }
 
-// What was sent before the engine is closed is delivered, as far as the receiver takes it.
+// Data sent before the engine is closed is delivered, as far as the receiver reads it.
 func TestCloseDeliversWhatWasSent(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)

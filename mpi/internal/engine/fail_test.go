@@ -72,7 +72,7 @@ func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 	})
 }
 
-// Half a header is not a frame, and not an end either.
+// Half a header is neither a frame nor an end.
 func TestHalfAHeaderIsNoFrame(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -83,7 +83,7 @@ func TestHalfAHeaderIsNoFrame(t *testing.T) {
 	})
 }
 
-// What a rank had sent before it died is lost with its groups, but not what it had sent before it said goodbye.
+// Data that a rank sent before it died is lost with its groups, but not data that it sent before a goodbye.
 func TestDeathEndsASendUnderWay(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		testkit.Promptly(t, closeLimit/2, func() time.Duration {
@@ -214,7 +214,7 @@ func TestGoodbyeIsNotSilence(t *testing.T) {
 	}, overTCP, overBoth)
 }
 
-// breaking is a fabric whose data links break when they are told to.
+// breaking is a fabric whose data links a test can break.
 type breaking struct {
 	transport.Fabric
 	broken *atomic.Bool
@@ -234,7 +234,7 @@ func (l breakingLink) Read(buf []byte) (int, error) {
 	return l.Link.Read(buf)
 }
 
-// Where the data link breaks on one side alone, the other side is told by the control link.
+// If the data link breaks on one side only, the control link notifies the other side.
 func TestBrokenDataLinkShowsOnTheControlLink(t *testing.T) {
 	fabrics, _ := join(t, overTCP, 2)
 	var broken atomic.Bool
@@ -394,7 +394,7 @@ func TestLenientGroupOutlivesARank(t *testing.T) {
 	}
 }
 
-// What a rank sent before it ended is received, also where its end is noticed first.
+// Data that a rank sent before it ended is received, even if its end is noticed first.
 func TestLenientGroupReceivesLastWords(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)

@@ -128,7 +128,7 @@ func TestLateFramesAreDropped(t *testing.T) {
 				}
 				wantNothingHeld(t, w.engines[0])
 				if hasNewsOf(w.engines[0], 50) {
-					t.Error("news is kept of a group that is no more")
+					t.Error("news of a closed group is kept")
 				}
 				var op Op
 				g.RecvMessage(&op, 1, tag(1), nil)

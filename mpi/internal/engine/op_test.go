@@ -95,7 +95,7 @@ func TestMessagesKeepTheOrderOfTheirTag(t *testing.T) {
 			for n := range tags {
 				last := tags - 1 - n // the last first: the others' messages are early then
 				for i := last; i < messages; i += tags {
-					in := make([]byte, i*i+10) // more room than needed is not a fault
+					in := make([]byte, i*i+10) // a buffer may be longer than needed
 					var op Op
 					g.RecvMessage(&op, 0, tag(uint64(last)), in)
 					if err := g.Wait(t.Context(), &op); err != nil {

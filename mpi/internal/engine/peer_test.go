@@ -42,8 +42,8 @@ func TestReceivePostedLateGetsTheWholeMessage(t *testing.T) {
 	})
 }
 
-// What is more than an engine keeps waits in the link, and its sender with it. Nothing is lost, the order is kept, and other
-// pairs go on, as does the other direction.
+// Data beyond the limit of an engine waits in the link, and blocks its sender. Nothing is lost, the order is kept, and other pairs and
+// the other direction go on.
 func TestFloodWaitsInTheLink(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
@@ -107,8 +107,8 @@ func TestMessageLongerThanIsKept(t *testing.T) {
 	})
 }
 
-// Two ranks send too much to be kept. The receive of a message behind the second's is posted while there is no room, and
-// waits; then the first's are received, which makes room. Nothing new comes from the second to wake anybody.
+// Two ranks send too much to be kept. The receive of a message behind those of the second rank is posted while there is no room, and
+// waits. Then the messages of the first rank are received, which makes room. The second rank sends nothing new that would wake a waiter.
 func TestRoomIsMadeForAnother(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// What a peer sends is checked before it is used. Whatever it is, it ends that peer alone.
+// Data from a peer is checked before it is used. Whatever it is, it ends only that peer.
 func TestHostilePeerEndsAlone(t *testing.T) {
 	call := Call{Group: worldID}
 	frame := func(h header) func(*puppet) {
@@ -47,7 +47,7 @@ func TestHostilePeerEndsAlone(t *testing.T) {
 	}
 }
 
-// Where payloads have a link of their own, they come by no other, nor anything else by theirs.
+// If payloads have a link of their own, they come only by it, and nothing else does.
 func TestFrameOnTheWrongLinkIsRefused(t *testing.T) {
 	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "query": kindQuery} {
 		t.Run(name, func(t *testing.T) {

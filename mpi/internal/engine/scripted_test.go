@@ -30,7 +30,7 @@ type scriptedLink struct {
 	script []byte // all that will come
 	come   int    // of it
 	read   int    // of that
-	end    error  // told after all that has come, once ended
+	end    error  // returned when everything has been read, once ended
 	ended  bool
 	broken bool // writing fails
 }

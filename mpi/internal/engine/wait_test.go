@@ -186,8 +186,8 @@ func TestWatchSeesOpsOfOtherGoroutines(t *testing.T) {
 // pause waits for d: for tests in which time itself is what is tested.
 func pause(d time.Duration) { <-time.After(d) }
 
-// The end of a context ends a wait at once and tells its cause, whatever the wait is for and however far it has come. The
-// buffer is the caller's again, and the other rank learns why.
+// The end of a context ends a wait at once, with its cause, whatever the wait is for and however far it has come. The caller may use the
+// buffer again, and the other rank learns why.
 func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 	for _, when := range []string{"before", "while_spinning", "asleep", "in_the_payload", "sending"} {
 		t.Run(when, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestDeadlineIsNotTheEnginesTimeout(t *testing.T) {
 	})
 }
 
-// What has come is worth more than a context that has ended.
+// A message that has come counts more than a context that has ended.
 func TestArrivedMessageBeatsAnEndedContext(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)

@@ -150,7 +150,7 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 	})
 }
 
-// Nothing tells the attendant of what another goroutine has read ahead, where the link cannot be written either.
+// Data that another goroutine has read ahead is not announced to the attendant, and the link cannot be written, either.
 func TestSleeperIsWokenByReadAheadOnAFullLink(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	e, p := w.engines[0], w.puppets[1]

@@ -303,7 +303,7 @@ func wantAbort(t testing.TB, err error, by, about int, reason error, texts ...st
 	t.Helper()
 	var abort *AbortError
 	if !errors.As(err, &abort) || abort.By != by || abort.Rank != about || !errors.Is(err, reason) {
-		t.Errorf("got %v; want rank %d to tell of rank %d: %v", err, by, about, reason)
+		t.Errorf("got %v; want rank %d to report rank %d: %v", err, by, about, reason)
 	}
 	wantText(t, err, texts...)
 }

@@ -54,7 +54,7 @@ var short = map[string]struct {
 	},
 }
 
-// Who needs nobody's data returns, though no other rank has come; but from no second call, nor from CatchUp.
+// A rank that needs no data of others returns before any of them has come, but not from a second call, nor from CatchUp.
 func TestRankIsAheadByOneCall(t *testing.T) {
 	for what, tt := range short {
 		for _, last := range []string{what, "barrier", "catchUp"} {

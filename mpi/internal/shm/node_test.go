@@ -180,7 +180,7 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// What another rank leaves in its slot is checked before it is used.
+// Data in the slot of another rank is checked before it is used.
 func TestHostileSlotsAreRefused(t *testing.T) {
 	const far = uint64(1)<<refBits - 4
 	long := make([]byte, 100_000)

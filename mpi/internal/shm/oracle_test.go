@@ -108,7 +108,7 @@ func newScene(m *member, random *rand.Rand, step int) *scene {
 	return s
 }
 
-// bounds are those of blocks for so many receivers: at, or as far as cells have room where there are no messages.
+// bounds returns the bounds of blocks for the given number of receivers: at, or without messages, as far as the cells have room.
 func (s *scene) bounds(receivers int) []int {
 	if s.m.p.lanes != nil {
 		return s.at

@@ -168,7 +168,7 @@ func TestBlockOfAnotherLengthIsAnError(t *testing.T) {
 	}
 }
 
-// What another rank leaves in its cells is checked before it is used.
+// Data in the cells of another rank is checked before it is used.
 func TestHostileCellsAreRefused(t *testing.T) {
 	for name, call := range unevenCalls {
 		for _, due := range []int{0, 8, inlineSize + 1} {

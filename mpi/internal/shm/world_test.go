@@ -177,7 +177,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// order is what the parent tells a rank process to do.
+// order is a command of the parent to a rank process.
 type order struct {
 	Handles  [2][][HandleSize]byte // the first order
 	Workload string
