@@ -183,7 +183,7 @@ model.kind = "dense"
 data = { kind = "generated", rows = 300000000, train = "0:300000001" }
 optimizer = { kind = "adam", eps = 1e-60 }
 ddp = { compress = "powersgd", start_step = 16777217 }`, nil,
-		"job.toml:5:30: train.data.rows: 300000000 rows of 20 inputs and 1 outputs are more than 268435456 values; make them fewer",
+		"job.toml:5:30: train.data.rows: 300000000 rows of 20 inputs and 1 outputs are more than 268435456 values: use fewer rows",
 		"job.toml:5:48: train.data.train: range 0:300000001 goes beyond the data, which has 300000000 rows",
 		"job.toml:6:30: train.optimizer.eps: is 1e-60, want a number above 0 that float32 holds, such as 1e-8",
 		"job.toml:7:32: train.ddp.start_step is 16777217: must be 0 to 16777216",

@@ -129,7 +129,7 @@ func TestOpenTextLeavesOutTheCache(t *testing.T) {
 		}
 	}
 	_, err := OpenText(t.Context(), &Cache{Dir: root}, root, 6)
-	if err == nil || !strings.Contains(err.Error(), root+" is the folder for prepared data, too") {
+	if err == nil || !strings.Contains(err.Error(), root+" is also the folder for prepared data") {
 		t.Errorf("error %v, want one about the cache", err)
 	}
 	blocked := &Cache{Dir: filepath.Join(root, "a", "cache")}
@@ -148,8 +148,8 @@ func TestOpenTextRefusesBadPaths(t *testing.T) {
 	}{
 		"shorter than a row": {short, 3, "short holds 3 bytes, but a row of context 3 takes 4"},
 		"empty":              {writeFile(t, "none", nil), 1, "none holds 0 bytes"},
-		"no context":         {short, 0, "context of 0"},
-		"a huge context":     {short, maxContext + 1, "context of 1048577"},
+		"no context":         {short, 0, "context is 0 bytes"},
+		"a huge context":     {short, maxContext + 1, "context is 1048577 bytes"},
 		"not there":          {"/nowhere/text", 1, "/nowhere/text"},
 		"an empty tree":      {makeTree(t, map[string]string{".x": "abc"}), 1, "holds 0 bytes"},
 		"a broken link":      {makeTree(t, map[string]string{"x@": "nowhere"}), 1, "x is a broken link"},

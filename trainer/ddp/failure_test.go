@@ -336,7 +336,7 @@ func TestHookEndsItsGoroutine(t *testing.T) {
 				return mpi.AllReduce(ctx, comm, b.Data, mpi.Sum)
 			},
 		}})
-	}), "goroutine has ended in the middle")
+	}), "in the middle of a step")
 }
 
 func TestFailedBindIsAnErrorOfAll(t *testing.T) {
