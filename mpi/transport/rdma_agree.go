@@ -22,7 +22,7 @@ import (
 type UCX int
 
 const (
-	UCXWhereItWorks UCX = iota // between machines, if every rank has UCX and a device for it
+	UCXWhereItWorks UCX = iota // between ranks without shared memory, if there are several machines and every rank has UCX and a device
 	UCXNever
 	UCXAlways // between all ranks that do not share memory; a rank without UCX is an error
 )
