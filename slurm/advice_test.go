@@ -76,10 +76,11 @@ func TestAdviceNamesTheKeyToChange(t *testing.T) {
 			"slurm.mem_per_cpu in the job file",
 		`Invalid numeric value "0" for --ntasks.`: "sbatch's --ntasks: set " +
 			"launch.nproc_per_node and slurm.nodes",
-		`invalid partition specified: x; Invalid partition name specified`:                       `set slurm.partition to one that "sinfo -s" lists`,
+		`invalid partition specified: x; Invalid partition name specified`: `set slurm.partition to ` +
+			`one that "sinfo -s" lists`,
 		"allocation failure: Requested time limit is invalid (missing or exceeds some limit)":    "lower slurm.time",
 		"CPU count per node can not be satisfied; Requested node configuration is not available": "lower launch.nproc_per_node",
-		"Your project has no hours left":                                                         "[slurm]",
+		"Your project has no hours left": "[slurm]",
 	} {
 		if got := (&RefusedError{Command: "sbatch", Words: words}).Advice(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q; want %q in it", words, got, want)

@@ -89,8 +89,10 @@ func TestFactsOf25_11(t *testing.T) {
 
 // A line as scontrol has it while a job that was preempted, and must not run on some nodes, is about to end.
 func TestFacts(t *testing.T) {
-	line := `JobId=61 ArrayJobId=57 ArrayTaskId=4 JobName=a UserId=b End UserId=root(0) JobState=COMPLETING Reason=None Dependency=(null) Requeue=1 Restarts=2 BatchFlag=1 ` +
-		`TimeLimit=UNLIMITED EndTime=Unknown PreemptEligibleTime=2026-11-21T01:24:30 PreemptTime=2026-11-21T01:24:36 ReqNodeList=(null) ExcNodeList=n[1,3] NodeList=n2 BatchHost=n2 NumNodes=1` + "\n"
+	line := `JobId=61 ArrayJobId=57 ArrayTaskId=4 JobName=a UserId=b End UserId=root(0) JobState=COMPLETING Reason=None ` +
+		`Dependency=(null) Requeue=1 Restarts=2 BatchFlag=1 ` +
+		`TimeLimit=UNLIMITED EndTime=Unknown PreemptEligibleTime=2026-11-21T01:24:30 PreemptTime=2026-11-21T01:24:36 ReqNodeList=(null) ` +
+		`ExcNodeList=n[1,3] NodeList=n2 BatchHost=n2 NumNodes=1` + "\n"
 	p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(line)}}}
 	got, err := p.client().Facts(t.Context(), "57_4")
 	if err != nil || got.RawID != "61" || got.State != "COMPLETING" || got.Restarts != 2 || got.Exclude != "n[1,3]" || !got.End.IsZero() ||

@@ -39,12 +39,12 @@ func TestOpenReadsValidFiles(t *testing.T) {
 		"white space between": {file("{ \"w\" :\n{ \"dtype\" : \"U8\" , \"shape\" : [ ] ,\t\"data_offsets\":[ 0 , 1 ] } }", 7),
 			"w[]"},
 		"an odd header": {file(`{"abc":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`+" ", 1, 2), "abc[1]"},
-		"by offset, not by " +
-			"name": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1,
-			2),
+		"by offset, not by name": {
+			file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1,
+				2),
 			"b[1] a[1]"},
-		"empty ones between " +
-			"others": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[0],"data_offsets":[1,1]},"c":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 1, 2),
+		"empty ones between others": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},`+
+			`"b":{"dtype":"F32","shape":[0],"data_offsets":[1,1]},"c":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 1, 2),
 			"a[1] b[0] c[1]"},
 		"keys in another order": {file(`{"w":{"data_offsets":[0,1],"shape":[1],"dtype":"U8"}}`, 1), "w[1]"},
 		"escapes": {file(`{"\u0041\"\\\/\b\f\n\r\t\uD83D\uDE00":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`),
@@ -158,8 +158,8 @@ func TestOpenRefusesInvalidFiles(t *testing.T) {
 		"metadata null":                  {file(`{"__metadata__":null}`), `'{' is missing`},
 		"a comma at the end":             {file(`{"__metadata__":{},}`), `'"' is missing`},
 		"more metadata than anybody has": {file(`{"__metadata__":{` + fields(1<<16+1) + `}}`), "more than 65536 metadata"},
-		"more tensors than a checkpoint " +
-			"has": {file("{" + strings.Repeat(`"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`, 1<<20+1<<17+2) + "}"),
+		"more tensors than a checkpoint has": {
+			file("{" + strings.Repeat(`"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`, 1<<20+1<<17+2) + "}"),
 			"more than 1048576 tensors"},
 		"a long name": {file(`{"` + strings.Repeat("x", 1<<20) + `":1}`),
 			`xxx ... 1048496 bytes ... xxx`},

@@ -230,7 +230,8 @@ func TestRunMasterPortIsServed(t *testing.T) {
 	t.Parallel()
 	python := python(t)
 	run := func(flags ...string) (string, error) {
-		const script = `import os, socket; socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))); print("serves")`
+		const script = `import os, socket; socket.create_server((os.environ["MASTER_ADDR"], ` +
+			`int(os.environ["MASTER_PORT"]))); print("serves")`
 		args := append(append([]string{"run", "--standalone"}, flags...), "--", python, "-c", script)
 		out, err := exec.Command("ddpbatch", args...).CombinedOutput()
 		return string(out), err

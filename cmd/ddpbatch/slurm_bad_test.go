@@ -61,7 +61,8 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 // testSlurmLeavesEarly: a rank that exits with 0 at once is done, and the others go on without it.
 func testSlurmLeavesEarly(t *testing.T, c *cluster) {
 	out := c.ok("srun", "-N4", "--ntasks-per-node=1", "ddpbatch", "run", "--", "sh", "-c",
-		`[ "$RANK" = 2 ] && exit 0; touch here.$RANK; until [ "$(ls here.* | wc -l)" = 3 ]; do sleep 0.05; done; sleep 1; echo "rank $RANK is done"`)
+		`[ "$RANK" = 2 ] && exit 0; touch here.$RANK; until [ "$(ls here.* | wc -l)" = 3 ]; do sleep 0.05; done; sleep 1; `+
+			`echo "rank $RANK is done"`)
 	if n := strings.Count(out.stdout, "is done"); n != 3 {
 		t.Errorf("%d ranks went on: %v", n, out)
 	}

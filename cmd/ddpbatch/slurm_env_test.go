@@ -24,7 +24,8 @@ type seen struct {
 }
 
 // sayPlace prints a line that readPlaces reads.
-const sayPlace = `echo "place $(hostname) $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $NODE_RANK $MASTER_ADDR $MASTER_PORT $SLURM_PROCID"`
+const sayPlace = `echo "place $(hostname) $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $NODE_RANK ` +
+	`$MASTER_ADDR $MASTER_PORT $SLURM_PROCID"`
 
 // envAndSay is a task that takes its place from `ddpbatch env`.
 const envAndSay = `set -e; ddpbatch env >/dev/null; eval "$(ddpbatch env)"; ` + sayPlace

@@ -85,7 +85,8 @@ func testSlurmTorchRaises(t *testing.T, c *cluster) {
 	log, err := os.ReadFile(s.dir.SlurmLogPath(s.id))
 	for name, text := range map[string]string{"the job's log": string(log), "verdict.json": v.Report} {
 		if !regexp.MustCompile(
-			`(?s)rank 1 on n\d exited with code 1.* in end\n.*ValueError: the loss of step 2 is not a number\n.*1 rank followed: 0`).MatchString(text) {
+			`(?s)rank 1 on n\d exited with code 1.* in end\n.*ValueError: the loss of step 2 is not a number\n.*1 rank ` +
+				`followed: 0`).MatchString(text) {
 			t.Errorf("%s does not tell who raised what, where (%v):\n%s", name, err, text)
 		}
 	}

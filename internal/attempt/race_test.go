@@ -36,7 +36,8 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 		{"no answer to any question, and the workers saved", `[ "$1" = show ] && echo "` + fakeslurm.Silence + `" >&2 && exit 1`, "",
 			stoppedAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"done, and the answer was lost",
-			`[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, fakeslurm.RunningFacts,
+			`[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" ` +
+				`>&2 && exit 1`, fakeslurm.RunningFacts,
 			fakeslurm.Saved, nil, []string{"requeue"}, nil, 0},
 		{"the backup controller is about to take over",
 			`[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`,

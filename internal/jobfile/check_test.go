@@ -66,9 +66,11 @@ func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 			"job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
 		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
 		{"another file", "root:x:0:0:root:/root:/bin/sh\n",
-			`job.toml:1:5: this is not a job file, which is written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
+			`job.toml:1:5: this is not a job file, which is written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" ` +
+				`writes one to start from`},
 		{"a program", "\x7fELF\x00[a]=\n",
-			`job.toml:1:5: this is not a job file, which is written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
+			`job.toml:1:5: this is not a job file, which is written in TOML (files cannot contain NULL bytes; probably using UTF-16; ` +
+				`TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
 		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000),
 			"job.toml:2:36: tables and lists are nested more than 32 deep here"},
 		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: the file is too long: a job file may have at most 256 KiB"},
@@ -131,10 +133,12 @@ func TestBadKeysAreFaults(t *testing.T) {
 			`job.toml:4:1: unknown key slurm.epochs: did you mean train.epochs?`,
 		}},
 		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
-			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, replicate, resume`,
+			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, ` +
+				`keep_every, keep_last, keep_within, local, memory, replicate, resume`,
 		}},
 		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
-			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
+			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, ` +
+				`schema, script_template, setup, slurm, sweep, train, workdir`,
 		}},
 		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }",
 			[]string{
@@ -221,7 +225,8 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 		`job.toml:2:1: unknown key train.lr: did you mean train.optimizer.lr?`,
 		`job.toml:4:1: checkpoint.keep_last must be a whole number of at least 2, not 1`,
 		`job.toml:6:1: mpi.timeout must be a duration, such as "90s" or "5m", not the text "x"`,
-		`--set zzzz: unknown key zzzz; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
+		`--set zzzz: unknown key zzzz; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, schema, `+
+			`script_template, setup, slurm, sweep, train, workdir`,
 		`--set launch.grace: launch.grace must be a duration, such as "90s" or "5m", not 1`,
 	)
 }

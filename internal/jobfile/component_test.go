@@ -89,10 +89,12 @@ func TestComponentFaults(t *testing.T) {
 			`job.toml:7:1: slurm.component.cpus_per_task is per rank, so launch.nproc_per_node must be a number: write one, or leave ` +
 				`slurm.component.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`}},
 		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2]", 1), []string{
-			`job.toml:9:1: launch.nproc_per_node lists 2 nodes, but the nodes of all components are 3: write one number for each node, or a single one`}},
+			`job.toml:9:1: launch.nproc_per_node lists 2 nodes, but the nodes of all components are 3: write one number for ` +
+				`each node, or a single one`}},
 		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2, 3]\nmode = \"task\"", 1),
 			[]string{
-				`job.toml:4:1: slurm.component: if launch.mode is "task", srun starts the same number of tasks on every node of a component`}},
+				`job.toml:4:1: slurm.component: if launch.mode is "task", srun starts the same number of tasks on ` +
+					`every node of a component`}},
 		{change(`partition = "fat"`, "gpus_per_task = 1"), []string{
 			`job.toml:8:1: slurm.component.gpus_per_task: with launch.mode = "agent" srun starts one task a node, so the option would ` +
 				`count once for all ranks of a node; set slurm.component.gpus_per_node instead`}},

@@ -27,8 +27,9 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py")
 	for text, want := range map[string]string{
-		`launch.command = ["tool", "train.py"]`:                            "",
-		`launch.command = ["nowhere"]`:                                     `2:8: launch.command: the program "nowhere" was not found on this machine`,
+		`launch.command = ["tool", "train.py"]`: "",
+		`launch.command = ["nowhere"]`: `2:8: launch.command: the program "nowhere" was ` +
+			`not found on this machine`,
 		`launch.command = ["nowhere"]` + "\nsetup.modules = [\"pytorch\"]": "",
 		`launch.command = ["nowhere"]` + "\nsetup.script = [\"PATH=/x\"]":  "",
 		`launch.command = ["nowhere"]` + "\nsetup.env.PATH = \"/x\"":       "",
@@ -45,9 +46,10 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]": "",
 		`launch.command = ["python", "-u", "trein.py"]` +
 			"\nsetup.modules = [\"a\"]": `2:8: launch.command: the script "trein.py" does not exist`,
-		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]":           "",
-		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":                     "",
-		`launch.command = ["/bin/bash", "run.sh", "x.py"]`:                                                   `2:8: launch.command: the script "run.sh" does not exist`,
+		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]": "",
+		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":           "",
+		`launch.command = ["/bin/bash", "run.sh", "x.py"]`: `2:8: launch.command: the ` +
+			`script "run.sh" does not exist`,
 		`launch.command = ["/bin/bash", "-lc", "run.sh"]`:                                                    "",
 		`launch.command = ["/bin/bash", "--rcfile", "x.sh", "run.sh"]`:                                       "",
 		`launch.command = ["/bin/bash", "-lc", "cd x && ./run.sh"]`:                                          "",

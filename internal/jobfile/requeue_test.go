@@ -109,10 +109,13 @@ func TestPolicyKnowsTheLimit(t *testing.T) {
 // TestSignalsNobodyCatchesAreFaults: a signal that would end the job's script or its tasks.
 func TestSignalsNobodyCatchesAreFaults(t *testing.T) {
 	for signal, want := range map[string]string{
-		"B:ALRM":  `job.toml:2:7: slurm.signal = "B:ALRM": the batch script does not catch ALRM, which would end the job or do nothing; write "B:USR2@120"`,
-		"KILL@30": `job.toml:2:7: slurm.signal = "KILL@30": ddpbatch run does not catch KILL, which would end the job's tasks or do nothing; write "B:USR2@120"`,
-		"USR2@30": `job.toml:2:7: slurm.signal = "USR2@30": ddpbatch run does not catch USR2, which would end the job's tasks or do nothing; write "B:USR2@120"`,
-		"USR9":    `job.toml:2:7: slurm.signal: signal "USR9": unknown signal; write what sbatch's --signal takes, such as B:USR2@120`,
+		"B:ALRM": `job.toml:2:7: slurm.signal = "B:ALRM": the batch script does not catch ALRM, which would end the job or do ` +
+			`nothing; write "B:USR2@120"`,
+		"KILL@30": `job.toml:2:7: slurm.signal = "KILL@30": ddpbatch run does not catch KILL, which would end the job's tasks or do ` +
+			`nothing; write "B:USR2@120"`,
+		"USR2@30": `job.toml:2:7: slurm.signal = "USR2@30": ddpbatch run does not catch USR2, which would end the job's tasks or do ` +
+			`nothing; write "B:USR2@120"`,
+		"USR9": `job.toml:2:7: slurm.signal: signal "USR9": unknown signal; write what sbatch's --signal takes, such as B:USR2@120`,
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.signal = \""+signal+"\"\n[launch]\nwarn_signal = \"USR1\"\ncommand = [\"true\"]", nil, want)
 	}

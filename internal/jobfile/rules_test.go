@@ -133,7 +133,8 @@ func TestContradictingCheckpointKeysAreFaults(t *testing.T) {
 
 // Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
 func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
-	const want = `checkpoint.delta = 3 has no effect with checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out`
+	const want = `checkpoint.delta = 3 has no effect with checkpoint.local: all checkpoints on a node-local disk are full ` +
+		`ones; leave one of them out`
 	for _, test := range []struct {
 		src, place string
 		sets       []string
@@ -183,25 +184,30 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		{"patterns of no use", "name = \"x\"\n[code]\nsnapshot = \"copy\"\ninclude = [\"*.py\"]\nexclude = [\"a\", \"../b\"]\nmax_mb = 0" +
 			builtin, []string{
 			`job.toml:4:1: code.include names untracked files for code.snapshot = "git"; "copy" copies all files: remove code.include`,
-			`job.toml:5:1: code.exclude: item 2: "../b": a part of it is empty, . or ..: a pattern is a name, such as "*.yaml", or a path from the top of the tree, such as "configs/**/*.yaml" or "data/"`,
+			`job.toml:5:1: code.exclude: item 2: "../b": a part of it is empty, . or ..: a pattern is a name, such as "*.yaml", or a ` +
+				`path from the top of the tree, such as "configs/**/*.yaml" or "data/"`,
 			`job.toml:6:1: code.max_mb must be a whole number of at least 1, not 0`,
 		}},
 		{"a table that does nothing", "name = \"x\"\n[code]\nmax_files = 3" + builtin,
 			[]string{`job.toml:2:2: code needs the key snapshot`}},
 		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
-			`job.toml:4:1: launch.nproc_per_node must be one number if launch.mode is "task": srun starts the same number of tasks on every node`,
+			`job.toml:4:1: launch.nproc_per_node must be one number if launch.mode is "task": srun starts the same ` +
+				`number of tasks on every node`,
 		}},
 		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
 			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
 		}},
 		{"cores per rank, and nobody knows how many ranks",
 			"name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
-				`job.toml:3:1: slurm.cpus_per_task is per rank, so launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
+				`job.toml:3:1: slurm.cpus_per_task is per rank, so launch.nproc_per_node must be a number: write one, or leave ` +
+					`slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
 			}},
 		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command,
 			[]string{
-				`job.toml:3:1: slurm.gpus_per_task: with launch.mode = "agent" srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,
-				`job.toml:4:1: slurm.tres_per_task: with launch.mode = "agent" srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,
+				`job.toml:3:1: slurm.gpus_per_task: with launch.mode = "agent" srun starts one task a node, so the option would count ` +
+					`once for all ranks of a node; set slurm.gpus_per_node instead`,
+				`job.toml:4:1: slurm.tres_per_task: with launch.mode = "agent" srun starts one task a node, so the option would count ` +
+					`once for all ranks of a node; set slurm.gpus_per_node instead`,
 			}},
 		{"per task, and the tasks are ranks", "name = \"x\"\nslurm.gpus_per_task = 1\n[launch]\nmode = \"task\"\ncommand = [\"a\"]", nil},
 		{"what a script cannot hold",
@@ -243,11 +249,12 @@ func TestNodeRanges(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"launch.min_nodes = 3":   "job.toml:3:8: launch.min_nodes = 3 is more than the 2 that slurm.nodes lets the job start with",
-		"launch.min_nodes = 5":   `job.toml:3:8: launch.min_nodes = 5 is more than slurm.nodes = 4`,
-		"launch.mode = \"task\"": `job.toml:2:7: slurm.nodes = "2-4" needs launch.mode = "agent": in "task" mode srun must know how many tasks to start`,
-		"launch.nproc_per_node = [1, 1, 1, " +
-			"1]": `job.toml:2:7: slurm.nodes = "2-4" cannot be combined with a list in launch.nproc_per_node, which has a number for ` +
+		"launch.min_nodes = 3": "job.toml:3:8: launch.min_nodes = 3 is more than the 2 that slurm.nodes lets the job start with",
+		"launch.min_nodes = 5": `job.toml:3:8: launch.min_nodes = 5 is more than slurm.nodes = 4`,
+		"launch.mode = \"task\"": `job.toml:2:7: slurm.nodes = "2-4" needs launch.mode = "agent": in "task" mode srun must ` +
+			`know how many tasks to start`,
+		"launch.nproc_per_node = [1, 1, 1, 1]": `job.toml:2:7: slurm.nodes = "2-4" cannot be combined with a list in ` +
+			`launch.nproc_per_node, which has a number for ` +
 			"each node: write one number for all nodes there, or one number of nodes here",
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = \"2-4\"\n"+text+"\nlaunch.command = [\"true\"]", nil, want)
@@ -256,8 +263,8 @@ func TestNodeRanges(t *testing.T) {
 
 func TestGPUsCountedByTasksAreFaultsInAgentMode(t *testing.T) {
 	for line, want := range map[string]string{
-		"slurm.gpus_per_socket = " +
-			"2": `job.toml:2:7: slurm.gpus_per_socket: with launch.mode = "agent" srun starts one task a node, so the option would ` +
+		"slurm.gpus_per_socket = 2": `job.toml:2:7: slurm.gpus_per_socket: with launch.mode = "agent" srun starts one task a ` +
+			`node, so the option would ` +
 			`count the sockets of that task, not those of the node; set slurm.gpus_per_node instead`,
 		`slurm.extra = ["--gpus-per-task=1"]`: `job.toml:2:7: slurm.extra: sbatch option "--gpus-per-task=1": with launch.mode = "agent" ` +
 			`srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,

@@ -127,8 +127,10 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`"trian.seed" = [1]`, `unknown key trian: did you mean [train]?`},
 		{`"train.seed.x" = [1]`, `unknown key train.seed.x: train.seed is not a table`},
 		{`sed = [1]`, `unknown key "sed" in [sweep]: did you mean "train.seed"?`},
-		{`zzzzzzzzzzz = [1]`, `unknown key "zzzzzzzzzzz" in [sweep]: write a key of the job file, such as "train.optimizer.lr", or a variable of the ranks, "setup.env.NAME"`},
-		{`kind = ["mlp"]`, `"kind" in [sweep] may mean "train.data.kind", "train.model.kind", "train.optimizer.kind" or "train.schedule.kind": write the whole key`},
+		{`zzzzzzzzzzz = [1]`, `unknown key "zzzzzzzzzzz" in [sweep]: write a key of the job file, such as "train.optimizer.lr", or a ` +
+			`variable of the ranks, "setup.env.NAME"`},
+		{`kind = ["mlp"]`, `"kind" in [sweep] may mean "train.data.kind", "train.model.kind", "train.optimizer.kind" or ` +
+			`"train.schedule.kind": write the whole key`},
 		{`"train.optimizer" = [1]`, `[train.optimizer] is a table: sweep its keys, each by its whole name`},
 		{`train = [1]`, `[train] is a table: sweep its keys, each by its whole name`},
 		{`"slurm.time" = ["1:00:00"]`, `slurm.time` + shared},
@@ -158,7 +160,8 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`mode = "grid"`, `sweep.mode must be "product" or "zip", not the text "grid"`},
 		{`parallel = 0`, `sweep.parallel must be a whole number of at least 1, not 0`},
 		{`seed = [1, "x"]`, `train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 1 of the sweep, seed=x)`},
-		{`lr = [0.1, -1]`, `train.optimizer.lr: is -1, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 1 of the sweep, lr=-1)`},
+		{`lr = [0.1, -1]`, `train.optimizer.lr: is -1, want a number above 0 that float32 holds, from 1e-45 to 3e38 ` +
+			`(element 1 of the sweep, lr=-1)`},
 		{`"setup.env.1A" = ["x"]`,
 			`"1A" is not a name for an environment variable: use letters, digits and _ (element 0 of the sweep, 1A=x)`},
 		{`"setup.env.A" = [["x"]]`, `setup.env.A must be text without NUL, in quotes, not a list (element 0 of the sweep, A=__x__)`},
@@ -179,14 +182,17 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 			[]string{`job.toml:7:2: [sweep] does not name a key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`}},
 		{"no table", "name = \"x\"\nsweep = 3\n" + command, nil, []string{`job.toml:2:1: sweep must be a table, not 3`}},
 		{"an array, too", "name = \"x\"\nslurm.array = \"0-3\"\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
-			[]string{`job.toml:2:7: slurm.array cannot be combined with [sweep], which makes the array: to limit how many elements run at once, write sweep.parallel = N`}},
+			[]string{`job.toml:2:7: slurm.array cannot be combined with [sweep], which makes the array: to limit how many elements run ` +
+				`at once, write sweep.parallel = N`}},
 		{"a chain, too", "name = \"x\"\nslurm.chain = 3\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
 			[]string{`job.toml:2:7: slurm.chain cannot be combined with [sweep], whose elements end at different times: ` +
 				`submit a job for each value, or leave it out`}},
 		{"no array", "name = \"x\"\nslurm.skip = [\"--array\"]\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
-			[]string{`job.toml:2:7: slurm.skip: the elements of [sweep] are one array, so --array cannot be skipped (element 0 of the sweep, seed=1)`}},
+			[]string{`job.toml:2:7: slurm.skip: the elements of [sweep] are one array, so --array cannot be skipped (element ` +
+				`0 of the sweep, seed=1)`}},
 		{"lists of two lengths", sweeping(`mode = "zip"`, `seed = "1-5"`, `lr = [0.1, 0.2]`), nil,
-			[]string{`job.toml:10:1: train.optimizer.lr has 2 values and train.seed 5: with mode = "zip" all keys must have the same number of values`}},
+			[]string{`job.toml:10:1: train.optimizer.lr has 2 values and train.seed 5: with mode = "zip" all keys must have ` +
+				`the same number of values`}},
 		{"an element twice", sweeping(`mode = "zip"`, `seed = [1, 2, 1]`, `lr = [0.1, 0.1, 0.1]`), nil,
 			[]string{`job.toml:7:2: elements 0 and 2 of the sweep have the same values`}},
 		{"a key twice", sweeping(`seed = [1]`, `"train.seed" = [2]`), nil,
@@ -195,20 +201,24 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 			[]string{`job.toml:7:2: the sweep has more than 10000 elements: write fewer values`}},
 		{"what one element alone cannot do", sweeping(`"train.optimizer.kind" = ["sgd", "adam"]`, `"train.optimizer.momentum" = [0.9]`),
 			nil,
-			[]string{`job.toml:9:1: train.optimizer.momentum is not a key of kind "adam", only of "sgd" (element 1 of the sweep, kind=adam,momentum=0.9)`}},
+			[]string{`job.toml:9:1: train.optimizer.momentum is not a key of kind "adam", only of "sgd" (element 1 of the sweep, ` +
+				`kind=adam,momentum=0.9)`}},
 		{"a fault of the file's own", "name = \"x\"\nlaunch.hang = 3\n" + builtin + "[sweep]\nseed = \"1-3\"", nil,
 			[]string{`job.toml:2:8: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 3`}},
 		{"a set beside it", sweeping(`seed = "1-2"`), []string{"train.seed=5"},
-			[]string{`--set train.seed: the sweep sets train.seed in each element, so this would have no effect: set its values, --set 'sweep.train.seed=[...]', or remove the sweep, --set sweep={}`}},
+			[]string{`--set train.seed: the sweep sets train.seed in each element, so this would have no effect: set its values, --set ` +
+				`'sweep.train.seed=[...]', or remove the sweep, --set sweep={}`}},
 		{"a set of a table around it", sweeping(`"setup.env.A" = [1, 2]`), []string{`setup={env={A="3"}}`},
 			[]string{`--set setup: the sweep sets setup.env.A in each element, so this would have no effect: ` +
 				`set its values, --set 'sweep.setup.env.A=[...]', or remove the sweep, --set sweep={}`}},
 		{"a set of another type", sweeping(`seed = "1-2"`), []string{`sweep.seed=["x"]`},
-			[]string{`--set sweep.seed: train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 0 of the sweep, seed=x)`}},
+			[]string{`--set sweep.seed: train.seed must be a whole number from 0 to 4294967295, not the text "x" (element ` +
+				`0 of the sweep, seed=x)`}},
 		{"data of two kinds", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\ndata.targets = " +
 			"\"t.npy\"\n[sweep]\nmode = \"zip\"\n" +
 			"\"train.data.kind\" = [\"npy\", \"generated\"]\n\"train.data.inputs\" = [\"x.npy\", 4]", nil,
-			[]string{`job.toml:5:6: train.data.targets is not a key of kind "generated", only of "npy" (element 1 of the sweep, kind=generated,inputs=4)`}},
+			[]string{`job.toml:5:6: train.data.targets is not a key of kind "generated", only of "npy" (element 1 of the sweep, ` +
+				`kind=generated,inputs=4)`}},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, test.sets, test.want...) })
 	}
@@ -254,7 +264,8 @@ func TestOverridesOfASweep(t *testing.T) {
 // A fault of many elements, and many faults, are told within bounds.
 func TestFaultsOfManyElementsAreFew(t *testing.T) {
 	checkFaults(t, sweeping(`lr = [0]`, `seed = "1-5000"`), nil,
-		`job.toml:8:1: train.optimizer.lr: is 0, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 0 of the sweep, lr=0,seed=1)`)
+		`job.toml:8:1: train.optimizer.lr: is 0, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 0 `+
+			`of the sweep, lr=0,seed=1)`)
 	_, _, err := parse(sweeping(`batch_size = "2000000-2000900"`))
 	if faults, _ := errors.AsType[Faults](err); len(faults) != maxFaults+1 ||
 		!strings.HasPrefix(faults[maxFaults].Message, "there are more than 100 faults") {

@@ -13,8 +13,8 @@ const (
 	tabWidth = 4
 )
 
-// TestLinesFit holds that no line of code or comment is wider than maxWidth characters. Lines of a raw string keep the width of what they
-// quote, and a directive to the Go command is one line.
+// TestLinesFit holds that no line of code or comment is wider than maxWidth characters. The lines of a raw string that has several keep the
+// width of what they quote, and a directive to the Go command is one line.
 func TestLinesFit(t *testing.T) {
 	for _, f := range tree(t) {
 		text, err := os.ReadFile(f.path)
@@ -45,11 +45,11 @@ func width(line string) int {
 	return len([]rune(line)) + (tabWidth-1)*strings.Count(line, "\t")
 }
 
-// rawLines reports by number the lines that a raw string begins on, ends on or fills.
+// rawLines reports by number the lines that a raw string of several lines begins on, ends on or fills.
 func (f file) rawLines() map[int]bool {
 	lines := map[int]bool{}
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && lit.Value[0] == '`' {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.Contains(lit.Value, "\n") {
 			first := f.fset.Position(lit.Pos()).Line
 			for i := range strings.Count(lit.Value, "\n") + 1 {
 				lines[first+i] = true

@@ -198,9 +198,10 @@ func TestWarnReachesTheProgramBehindAShell(t *testing.T) {
 		script string
 		sent   int
 	}{
-		"itself":  {program, 1},
-		"behind":  {`sh -c "$1" & wait; exit`, 1},
-		"outer":   {`trap 'echo told 0' USR2; sh -c "trap 'echo inner 0' USR2; while :; do sleep 0.01; done" & echo program $$; while :; do wait; done`, 1},
+		"itself": {program, 1},
+		"behind": {`sh -c "$1" & wait; exit`, 1},
+		"outer": {`trap 'echo told 0' USR2; sh -c "trap 'echo inner 0' USR2; while :; do sleep 0.01; done" & echo program $$; ` +
+			`while :; do wait; done`, 1},
 		"nobody":  {`sleep 1000 & echo program $$; wait`, 0},
 		"several": {`sh -c "$1" & sh -c "$1" & sh -c "$1" & echo program $$; wait`, 3},
 	} {

@@ -77,7 +77,8 @@ func TestOpenMetricsEndsACutLine(t *testing.T) {
 
 func TestLastMetricsPassesOverCutLines(t *testing.T) {
 	line := func(step int) string {
-		return fmt.Sprintf(`{"time":"2026-11-21T12:00:00Z","attempt":2,"step":%d,"steps":200,"epoch":1,"loss":0.25,"lr":0.1,"samples_per_s":1e3,"comm_share":0.125}`, step)
+		return fmt.Sprintf(`{"time":"2026-11-21T12:00:00Z","attempt":2,"step":%d,"steps":200,`+
+			`"epoch":1,"loss":0.25,"lr":0.1,"samples_per_s":1e3,"comm_share":0.125}`, step)
 	}
 	long := strings.Repeat(line(1)+"\n", 1000) // more than what is read
 	for name, tc := range map[string]struct {

@@ -23,7 +23,8 @@ const (
 	anyFolders = "**"
 )
 
-var errPattern = errors.New(`a pattern is a name, such as "*.yaml", or a path from the top of the tree, such as "configs/**/*.yaml" or "data/"`)
+var errPattern = errors.New(`a pattern is a name, such as "*.yaml", or a path from the top of the tree, such as ` +
+	`"configs/**/*.yaml" or "data/"`)
 
 func parsePattern(text string) (pattern, error) {
 	fault := func(why string) (pattern, error) {

@@ -43,8 +43,8 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"an array that grows": {"#SBATCH -N1\nA=(--lr 1)\nA+=(--wd \"2 3\")\nsrun python t.py \"${A[@]}\"\n",
 			[]string{`["A=(--lr 1)", "A+=(--wd \"2 3\")", "export A_ARRAY=$(declare -p A)"]`,
 				`"eval \"$A_ARRAY\"\nexec python t.py \"${A[@]}\""`}, ""},
-		"an element for each job of an " +
-			"array": {"#SBATCH -N1 -a0-1\nR=$HOME/r\nL=($R/a $R/b)\nsrun python t.py ${L[$SLURM_ARRAY_TASK_ID]}\n",
+		"an element for each job of an array": {
+			"#SBATCH -N1 -a0-1\nR=$HOME/r\nL=($R/a $R/b)\nsrun python t.py ${L[$SLURM_ARRAY_TASK_ID]}\n",
 			[]string{`"eval \"$L_ARRAY\"\nexec python t.py ${L[$SLURM_ARRAY_TASK_ID]}"`,
 				`script = ["R=$HOME/r", "L=($R/a $R/b)", "export L_ARRAY=$(declare -p L)"]`}, ""},
 		"an array that the setup needs, too": {"#SBATCH -N1\nA=($(cat a))\n./prepare.sh \"${A[0]}\"\nsrun python t.py ${A[1]}\n",
@@ -64,8 +64,8 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{`"cd /local/$USER || cd /tmp"`, `"cd out || mkdir out"`, `"cd /proj || true"`, `workdir = "."`}, "not translated"},
 		"all the environment, and more": {"#SBATCH -N1 --export=FOO=1,ALL\nsrun --export=BAR=2,all python t.py\n",
 			[]string{`FOO = "1"`, `BAR = "2"`}, "not translated"},
-		"lines of a file that sbatch never " +
-			"sees": {"#SBATCH -N1\ncat > sub.sh <<EOF\n#SBATCH --mem=1G\nEOF\nX=\"\n#SBATCH --mem=2G\n\"\nsrun python t.py\n",
+		"lines of a file that sbatch never sees": {
+			"#SBATCH -N1\ncat > sub.sh <<EOF\n#SBATCH --mem=1G\nEOF\nX=\"\n#SBATCH --mem=2G\n\"\nsrun python t.py\n",
 			[]string{`<<EOF\n#SBATCH --mem=1G\nEOF"`}, "left out: #SBATCH"},
 		"options that do not begin their lines": {"  #SBATCH --mem=1G\n#SBATCH -N1\n##SBATCH --mem=2G\nif true; then\n  #SBATCH " +
 			"--mem=3G\n  echo x\nfi\n" +
@@ -79,14 +79,14 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"an environment that is not all": {"#SBATCH -N1 --export=PATH,FOO=1\nsrun python t.py\n",
 			[]string{"not translated: --export=PATH,FOO=1: the job gets the environment of the shell that submits", `FOO = "1"`}, ""},
 		"all clusters": {"#SBATCH -N1 -M all\nsrun python t.py\n", []string{"not translated: --clusters=all: name one"}, "clusters ="},
-		"a launcher in a variable in a " +
-			"variable": {"#SBATCH -N2\nexport L=\"torchrun --nproc_per_node $((G * 2)) --rdzv_id $(date +%s)\"\n" +
-			"export C=\"$L t.py --x 1\"\nsrun $C\n", []string{`command = ["python3", "-u", "t.py", "--x", "1"]`}, "setup.env"},
+		"a launcher in a variable in a variable": {
+			"#SBATCH -N2\nexport L=\"torchrun --nproc_per_node $((G * 2)) --rdzv_id $(date +%s)\"\n" +
+				"export C=\"$L t.py --x 1\"\nsrun $C\n", []string{`command = ["python3", "-u", "t.py", "--x", "1"]`}, "setup.env"},
 		"a variable behind the script": {"#SBATCH -N1\nL=\"torchrun --nproc_per_node $((G * 2))\"\nA=\"--out $(date " +
 			"+%s)\"\nsrun $L t.py $A\n",
 			[]string{`script = ["export A=\"--out $(date +%s)\""]`, "exec python3 -u t.py ${A}"}, ""},
-		"a variable behind a launcher's " +
-			"module": {"#SBATCH -N1\nA=\"--out run-$(date +%s)\"\nsrun torchrun --nproc_per_node 4 -m pkg.train $A\n",
+		"a variable behind a launcher's module": {
+			"#SBATCH -N1\nA=\"--out run-$(date +%s)\"\nsrun torchrun --nproc_per_node 4 -m pkg.train $A\n",
 			[]string{`script = ["export A=\"--out run-$(date +%s)\""]`, "exec python3 -u -m pkg.train ${A}"}, "not translated"},
 		"a launcher that is a module": {"#SBATCH -N1\nA=\"--rdzv_id $(date +%s)\"\nsrun python -m torch.distributed.run $A t.py\n",
 			[]string{`command = ["python", "-u", "t.py"]`}, "not translated"},

@@ -170,5 +170,6 @@ func (n Nproc) onMachine(machine *device.Node, lookup func(string) (string, bool
 	case n.Word != "gpu":
 		return machine.Cores(), nil
 	}
-	return 0, errors.New(`one worker per GPU is asked for ("gpu"), and neither CUDA_VISIBLE_DEVICES, SLURM_GPUS_ON_NODE nor /dev/nvidia0 shows one; ask Slurm for GPUs, or give a number`)
+	return 0, errors.New(`one worker per GPU is asked for ("gpu"), and neither CUDA_VISIBLE_DEVICES, SLURM_GPUS_ON_NODE nor /dev/nvidia0 ` +
+		`shows one; ask Slurm for GPUs, or give a number`)
 }

@@ -110,7 +110,8 @@ func TestWarningSparesWorkersWithoutAHandler(t *testing.T) {
 // A handler that comes after the warning is not missed.
 func TestWarningWaitsForTheHandler(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
-	script := fmt.Sprintf(`while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; trap 'echo warned; exit 75' USR2; echo > "$%s/ready"; while :; do sleep 0.05; done`, workerFolder)
+	script := fmt.Sprintf(`while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; trap 'echo warned; exit 75' USR2; echo > `+
+		`"$%s/ready"; while :; do sleep 0.05; done`, workerFolder)
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}
 	must(t, touch(w.dir.StopPath(1)))
 	if v := w.agree(w.run()); v.Cause != "stopped" || v.Exit != 75 {
@@ -214,7 +215,8 @@ func TestDeadlineThatIsNotFound(t *testing.T) {
 // TERM after a warning still ends workers that did not save.
 func TestSignalAfterAWarningEndsWorkers(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
-	script := fmt.Sprintf(`echo > "$%s/0"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; echo > "$%s/heard"; while :; do sleep 0.05; done`, workerFolder, workerFolder)
+	script := fmt.Sprintf(`echo > "$%s/0"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; echo > "$%s/heard"; while :; do `+
+		`sleep 0.05; done`, workerFolder, workerFolder)
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}
 	w.agents[0].Warn = closed()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -173,7 +173,8 @@ func TestLaunchReadsRowsAndFaults(t *testing.T) {
 		hung       bool
 		fault      string
 	}{
-		{"in order", `echo hello; echo row 4 0.5 0; echo row 16 1e1 2; echo end; exit $SLURM_NTASKS$WORLD_SIZE$DDPBATCH_TRANSPORT$OMPI_MCA_btl$UCX_TLS$MPIR_CVAR_NOLOCAL$PMI_RANK$OMP_NUM_THREADS`, 2, false, ""},
+		{"in order", `echo hello; echo row 4 0.5 0; echo row 16 1e1 2; echo end; exit ` +
+			`$SLURM_NTASKS$WORLD_SIZE$DDPBATCH_TRANSPORT$OMPI_MCA_btl$UCX_TLS$MPIR_CVAR_NOLOCAL$PMI_RANK$OMP_NUM_THREADS`, 2, false, ""},
 		{"hangs at its end", `echo row 4 0.5 0; echo end; sleep 1000`, 1, true, ""},
 		{"fails", `echo row 4 0.5 0; echo first >&2; echo the reason >&2; exit 3`, 1, false, "exit code 3: the reason"},
 		{"is killed", `kill -9 $$`, 0, false, "exit code 137: "},

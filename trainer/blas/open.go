@@ -24,7 +24,8 @@ var candidates = []string{
 
 // advice is Info.Advice with Go, and adviceSerial with a library that has fewer threads than requested.
 const (
-	advice       = `products in Go take 3 to 8 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, conda and Spack), or set blas = "PATH" to the library`
+	advice = `products in Go take 3 to 8 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, ` +
+		`conda and Spack), or set blas = "PATH" to the library`
 	adviceSerial = "this library was built for fewer threads than were asked for: install its build for POSIX threads " +
 		"(libopenblas0-pthread in Debian, openblas-threads in EPEL)"
 )

@@ -44,7 +44,8 @@ func TestHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts wha
 // TestScanCountsWhatWouldBeAllocated: what would be allocated is counted, what passes as raw text is not.
 func TestScanCountsWhatWouldBeAllocated(t *testing.T) {
 	t.Parallel()
-	h, err := scan([]byte(`{"values": {"a": [[], {"B": 1}], "b": 2}, "metrics": {"c": 3}, "tensors": [{"pieces": [[], [1]]}, 1, []], "shards": [{}]}`))
+	h, err := scan([]byte(`{"values": {"a": [[], {"B": 1}], "b": 2}, "metrics": {"c": 3}, "tensors": [{"pieces": [[], ` +
+		`[1]]}, 1, []], "shards": [{}]}`))
 	must(t, err)
 	if want := (tally{entries: 4, keys: 3, lists: 6}); h.count != want {
 		t.Errorf("counted %+v, want %+v", h.count, want)

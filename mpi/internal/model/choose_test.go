@@ -137,7 +137,8 @@ func TestNamedAlgorithmIsFoundOrRefused(t *testing.T) {
 		{"halving", 4, true, ""},
 		{"Ring", 4, false, `algorithm "Ring" is not one of this collective's; possible here: ring, halving, star`},
 		{"tree", 3, true, `algorithm "tree" is not one of this collective's; possible here: star`},
-		{"ring", 4, true, `algorithm "ring" does not combine in canonical order: it needs deterministic = false, and an operation that commutes; possible here: halving, star`},
+		{"ring", 4, true, `algorithm "ring" does not combine in canonical order: it needs deterministic = false, and an operation that ` +
+			`commutes; possible here: halving, star`},
 		{"halving", 3, false, `algorithm "halving" does not work for 3 ranks; possible here: ring, star`},
 	} {
 		e, err := Named(entries, tt.name, tt.size, tt.canonicalOnly)

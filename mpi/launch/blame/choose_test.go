@@ -205,8 +205,7 @@ func TestChoose(t *testing.T) {
 		// what is long after is another story
 		"told, and breaks a minute later": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
 			{Signal: segv, Ended: sec(66), Stopping: true}}, 0},
-		"fails while it is " +
-			"stopped": {[]Death{{Exit: 9, Ended: sec(5)}, {Exit: 1, Ended: sec(5.2), Tail: raised(boom), Stopping: true}}, 0},
+		"fails while it is stopped": {[]Death{{Exit: 9, Ended: sec(5)}, {Exit: 1, Ended: sec(5.2), Tail: raised(boom), Stopping: true}}, 0},
 		"told for a reason that comes late": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(boom), Stopping: true},
 			{Exit: 9, Ended: sec(5.1)}}, 1},
 		"interrupted": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},

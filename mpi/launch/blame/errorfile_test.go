@@ -103,7 +103,8 @@ func TestErrorFileUnderLeaseIsRead(t *testing.T) {
 }
 
 func FuzzErrorFile(f *testing.F) {
-	f.Add([]byte(`{"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": "Traceback (most recent call last):\nE", "timestamp": "1"}, "errorCode": 1}}`))
+	f.Add([]byte(`{"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": "Traceback (most recent call last):\nE", ` +
+		`"timestamp": "1"}, "errorCode": 1}}`))
 	f.Add([]byte(`{"message": "boom", "timestamp": 2e9}`))
 	f.Add([]byte(`{"message": {"message": {}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

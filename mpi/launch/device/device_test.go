@@ -188,8 +188,7 @@ func TestCoresAreAssignedToWorkers(t *testing.T) {
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=0,1,2,3")}, granted: all, cores: []int{4, 5, 6, 7, 12, 13, 14, 15}, threads: 2},
 		"socket of the GPU": {r: Request{LocalRank: 3, LocalWorldSize: 4, NUMA: "socket",
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=0,1,2,3")}, granted: all, cores: []int{0, 1, 2, 3, 8, 9, 10, 11}, threads: 2},
-		"confined, and counted from " +
-			"0": {r: Request{LocalRank: 0, LocalWorldSize: 2, NUMA: "node",
+		"confined, and counted from 0": {r: Request{LocalRank: 0, LocalWorldSize: 2, NUMA: "node",
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=0,1", "SLURM_GPUS_ON_NODE=2", "SLURM_STEP_GPUS=2,3", "SLURM_JOB_GPUS=0,1")},
 			granted: all, cores: []int{0, 1, 2, 3, 8, 9, 10, 11}, threads: 4},
 		"the job's, in another order": {r: Request{LocalRank: 0, LocalWorldSize: 2, NUMA: "node",

@@ -98,7 +98,8 @@ func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 
 // FuzzLedger checks that the decision follows the verdict's own rules and the budget, whatever the ledger holds.
 func FuzzLedger(f *testing.F) {
-	f.Add([]byte(`[{"event":"begin","attempt":1},{"event":"end","attempt":1,"cause":"crash","step":3},{"event":"requeue","cause":"crash"}]`), "crash", 1, int64(3), true)
+	f.Add([]byte(`[{"event":"begin","attempt":1},{"event":"end","attempt":1,"cause":"crash","step":3},`+
+		`{"event":"requeue","cause":"crash"}]`), "crash", 1, int64(3), true)
 	f.Add([]byte(`[{"event":"refused","cause":"node"},{"event":"end","attempt":-1,"nodes":["",""],"step":-5}]`),
 		"node", 75, int64(-1), false)
 	f.Fuzz(func(t *testing.T, text []byte, cause string, code int, step int64, room bool) {

@@ -49,7 +49,8 @@ func TestCheckNode(t *testing.T) {
 		"not there": {checks: [][]string{{"no-such-check"}}, cause: "start", exit: 127,
 			says: `launch.check: no-such-check cannot be started: command "no-such-check" is not in the workers' PATH`},
 		"no program": {checks: [][]string{{"/etc/passwd"}}, cause: "start", exit: 126,
-			says: `launch.check: /etc/passwd cannot be started: command "/etc/passwd" is not executable (chmod +x /etc/passwd): permission denied`},
+			says: `launch.check: /etc/passwd cannot be started: command "/etc/passwd" is not executable (chmod +x ` +
+				`/etc/passwd): permission denied`},
 		"of a terminal": {checks: [][]string{shell(`printf 'red: \033[31m\n'; exit 1`)}, cause: "node", exit: 1,
 			says: `ended with exit code 1: red:  [31m`},
 		"with a secret": {checks: [][]string{shell(`echo "$KEPT${DDPBATCH_SECRET-none}"; exit 1`)}, cause: "node", exit: 1,
