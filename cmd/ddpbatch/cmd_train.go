@@ -85,7 +85,7 @@ func (e *env) rank(job *jobfile.Job, run *rundir.Dir) *builtin.Rank {
 }
 
 func exportFlag() cli.Flag {
-	return &cli.StringFlag{Name: "export", Usage: "write the final model to `FILE`.safetensors"}
+	return &cli.StringFlag{Name: "export", Usage: "write the final model to `FILE`, in the format safetensors"}
 }
 
 // withExport turns --export into the job's key.

@@ -117,7 +117,7 @@ for ddpbatch_file in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profi
   [ -r "$ddpbatch_file" ] && . "$ddpbatch_file"
 done
 type module >/dev/null 2>&1 ||
-  ddpbatch_fail 'no "module" command on this node: remove modules from [setup], or define the command in script'
+  ddpbatch_fail 'no "module" command on this node: in place of modules, define the command in script and load them there'
 module load python/3.8 ||
   ddpbatch_fail 'cannot load the module' python/3.8 '(setup.modules); "module avail" lists the modules'
 module load 'cuda 11' ||
