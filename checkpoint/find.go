@@ -12,8 +12,8 @@ import (
 
 // Find opens the checkpoint of a step. It checks the manifest and all shards by their tables and the
 // tables' checksums, and reads no data. It returns ErrNone if the step is not committed. If there are
-// several saves of the step, it takes the newest one that is whole, and a superseded one only if
-// there is no other.
+// several saves of the step, it takes the newest one that is whole. It takes a superseded
+// one only if all are superseded.
 func (d *Dir) Find(ctx context.Context, step int64) (c *Checkpoint, err error) {
 	defer explain(&err, "find checkpoint of step %d", step)
 	return d.find(ctx, step, check)

@@ -67,7 +67,7 @@ func (d *Dir) takeOut(e *folderInfo, name string, size int64) error {
 	return err
 }
 
-// closeGates ends the removals of earlier attempts of this run, and puts back checkpoints of which only the commit record was moved. It
+// closeGates ends the removals of earlier attempts of this run, and restores checkpoints whose commit record alone was moved. It
 // closes the gate of the attempt just before this one even without a record of it: this client's view may be old.
 func (d *Dir) closeGates(ctx context.Context) error {
 	d.changing.Lock()

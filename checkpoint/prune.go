@@ -116,7 +116,7 @@ func hasPin(files []string) bool {
 	return slices.ContainsFunc(files, func(name string) bool { _, pin := manifest.ParsePin(name); return pin })
 }
 
-// putBack restores a checkpoint of which only the commit record has been renamed.
+// putBack restores a checkpoint whose commit record alone was renamed.
 func (d *Dir) putBack(e *folderInfo, size int64) error {
 	from, to := filepath.Join(e.info.Path, manifest.DeletingName), filepath.Join(e.info.Path, manifest.Name)
 	if err := vfs.Rename(d.fs, from, to, size); err != nil {

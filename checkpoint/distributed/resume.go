@@ -13,8 +13,8 @@ import (
 // tier it first completes the newest save that an earlier attempt has left complete on the nodes' own disks. If accept returns
 // checkpoint.ErrCorrupt on any rank, rank 0 rejects that checkpoint and all ranks try the one before it; any other error is returned on
 // every rank. Once all ranks accept, rank 0 records what the attempt resumes from. The checkpoint stays open; the caller closes it.
-// Resume returns checkpoint.ErrNone if there is no checkpoint (which is recorded, too), and checkpoint.ErrCorrupt if all are corrupt. It is
-// collective, and must come before the first Save. accept runs on a goroutine of its own, while the caller waits.
+// If there is no checkpoint, Resume records that and returns checkpoint.ErrNone. If all are corrupt, it returns checkpoint.ErrCorrupt. It
+// is collective, and must come before the first Save. accept runs on a goroutine of its own, while the caller waits.
 func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint) error) (*checkpoint.Checkpoint, error) {
 	c, err := s.resume(ctx, accept)
 	if err != nil {
