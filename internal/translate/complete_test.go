@@ -40,6 +40,12 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{`"MODE=slow"`, `"A=(--lr 1)"`, `then A+=(--fast); MODE=fast; fi"`, `"./prepare.sh $MODE"`,
 				`"export A_ARRAY=$(declare -p A)"`,
 				`command = ["bash", "-c", "eval \"$A_ARRAY\"\nexec python t.py \"${A[@]}\""]`}, "not translated"},
+		"a variable that a condition sets": {
+			"#SBATCH -N1\nif [ -f ckpt.pt ]; then RESUME=\"--resume ckpt.pt\"; fi\nsrun python t.py $RESUME\n",
+			[]string{`fi", "export RESUME"]`, `"exec python t.py ${RESUME}"`}, "not translated"},
+		"a variable that a condition changes": {
+			"#SBATCH -N1\nLR=1\nif [ -n \"$FAST\" ]; then LR=2; fi\nsrun python t.py --lr $LR\n",
+			[]string{`script = ["export LR=1", "if [ -n \"$FAST\" ]; then LR=2; fi"]`, `"exec python t.py --lr ${LR}"`}, "[setup.env]"},
 		"an array that grows": {"#SBATCH -N1\nA=(--lr 1)\nA+=(--wd \"2 3\")\nsrun python t.py \"${A[@]}\"\n",
 			[]string{`["A=(--lr 1)", "A+=(--wd \"2 3\")", "export A_ARRAY=$(declare -p A)"]`,
 				`"eval \"$A_ARRAY\"\nexec python t.py \"${A[@]}\""`}, ""},

@@ -27,6 +27,7 @@ func (t *translation) job(at int, o Options) Result {
 	t.cutAtColon()
 	command, needed := t.commandWords(l)
 	if len(needed) > 0 {
+		before = withExports(before, command, needed)
 		before, command = t.withArrays(before, command, needed)
 	}
 	t.setupOf(before, needed)

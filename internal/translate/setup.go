@@ -36,7 +36,7 @@ func (t *translation) setupOf(items []item, needed []string) {
 		case it.kind == changesDir:
 			t.changeDir(it, len(script) > 0)
 		case it.kind == setsVariable:
-			t.setVariable(it, readLater(lines[i+1:], it.name), needed, func(text string) {
+			t.setVariable(it, usedLater(lines[i+1:], it.name), needed, func(text string) {
 				add(it, text, slices.Contains(searchPaths, it.name))
 			})
 		case holdsSecret(it.text):
@@ -80,10 +80,11 @@ func hasConda(items []item) bool {
 	return false
 }
 
-// readLater reports whether a remaining line reads a variable, or may do so by sourcing a file.
-func readLater(items []item, name string) bool {
+// usedLater reports whether a remaining line reads a variable, may do so by sourcing a file, or may change it.
+func usedLater(items []item, name string) bool {
 	return slices.ContainsFunc(items, func(it item) bool {
-		return it.kind == runsLine && (slices.Contains(it.reads, name) || !it.quiet && name != "" && readsFile(it.text)) ||
+		return it.kind == runsLine && (slices.Contains(it.reads, name) || slices.Contains(it.writes, name) || !it.quiet &&
+			name != "" && readsFile(it.text)) ||
 			it.kind == setsVariable && slices.Contains(it.reads, name) && !isFixed(it)
 	})
 }
@@ -167,7 +168,7 @@ func fateOf(it item, wanted bool) (itemKind, string) {
 }
 
 // setVariable writes a variable to [setup]: to env if its value is known and only ranks need it, and otherwise to the script.
-func (t *translation) setVariable(it item, isRead bool, needed []string, add func(string)) {
+func (t *translation) setVariable(it item, isUsed bool, needed []string, add func(string)) {
 	text, _ := it.value.constant()
 	fixed := isFixed(it)
 	forRanks := it.exported || slices.Contains(needed, it.name)
@@ -175,7 +176,7 @@ func (t *translation) setVariable(it item, isRead bool, needed []string, add fun
 	switch {
 	case isSecret(it.name, static), holdsSecret(static), it.isArray && holdsSecret(it.text):
 		t.notCopied(it.line, it.name)
-	case fixed && forRanks && !isRead && !slices.Contains(visibleDevices, it.name):
+	case fixed && forRanks && !isUsed && !slices.Contains(visibleDevices, it.name):
 		t.setEnv(it.line, it.name, text)
 	case fixed && strings.Contains(it.text, "$"): // its variables are known only here
 		text := it.name + "=" + shellText(it.value)
@@ -228,15 +229,26 @@ func (t *translation) changeDir(it item, afterLines bool) {
 	}
 }
 
+// withExports exports the variables that the command needs and only a line of the setup sets, as "if ...; then NAME=...; fi" does.
+func withExports(items []item, command, needed []string) []item {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(needed))) {
+		set := slices.ContainsFunc(items, func(it item) bool { return it.kind == setsVariable && it.name == name }) // and exported there
+		setter := slices.IndexFunc(items, func(it item) bool { return it.kind == runsLine && slices.Contains(it.writes, name) })
+		if !set && setter >= 0 && !strings.Contains(items[setter].text, "export "+name) && !holdsSecret(items[setter].text) &&
+			!isArray(items, command, name) {
+			items = append(items, item{kind: runsLine, line: items[setter].line, text: "export " + name, reads: []string{name}})
+		}
+	}
+	return items
+}
+
 // withArrays passes the arrays that a command reads, which is a bash script, on to the ranks, because a shell cannot pass arrays to
 // programs. A last line of the setup turns each into a text, which the command reads back.
 func (t *translation) withArrays(items []item, command, needed []string) ([]item, []string) {
 	script := command[len(command)-1]
 	var read []string
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(needed))) {
-		isArray := strings.Contains(script, "{"+name+"[") || strings.Contains(script, "{#"+name+"[") ||
-			slices.ContainsFunc(items, func(it item) bool { return it.isArray && it.name == name })
-		if !isArray || !slices.ContainsFunc(items, func(it item) bool { return setsArray(it, name) }) {
+		if !isArray(items, command, name) || !slices.ContainsFunc(items, func(it item) bool { return setsArray(it, name) }) {
 			continue
 		}
 		text := name + "_ARRAY"
@@ -247,6 +259,13 @@ func (t *translation) withArrays(items []item, command, needed []string) ([]item
 	}
 	command[len(command)-1] = strings.Join(append(read, script), "\n")
 	return items, command
+}
+
+// isArray reports whether a variable is an array, by the statements that set it or by the command, a bash script that reads it.
+func isArray(items []item, command []string, name string) bool {
+	script := command[len(command)-1]
+	return strings.Contains(script, "{"+name+"[") || strings.Contains(script, "{#"+name+"[") ||
+		slices.ContainsFunc(items, func(it item) bool { return it.isArray && it.name == name })
 }
 
 // setsArray reports whether a statement sets an array, and stays in the setup.
