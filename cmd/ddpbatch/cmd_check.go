@@ -38,7 +38,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON, a
 	if asksSlurm {
 		remarks = append(remarks, e.limitRemarks(ctx, nil, &unasked))
 	}
-	remarks = append(remarks, templateRemarks(ctx, &failed), codeRemarks(ctx, e, path, &failed))
+	remarks = append(remarks, templateRemarks(ctx, &failed), codeRemarks(ctx, e, e.abs(path), &failed))
 	job, warnings, err := parseJob(e, e.abs(path), text, sets, remarks...)
 	if unasked != nil && ctx.Err() == nil {
 		fmt.Fprintf(e.Err, "ddpbatch: the limits of the partition are not checked: %v\n", unasked)

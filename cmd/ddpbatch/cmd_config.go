@@ -75,7 +75,7 @@ func readSettings(ctx context.Context, e *env, path string, sets []string) ([]jo
 	if err != nil {
 		return nil, err
 	}
-	settings, warnings, err := d.JobSettings(filepath.Base(path), filepath.Dir(path), text, sets)
+	settings, warnings, err := d.JobSettings(e.short(path), filepath.Dir(path), text, sets)
 	warn(e, warnings)
 	return settings, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
@@ -19,7 +18,7 @@ type codeCopy struct {
 	record    snapshot.Record // set after it is made
 }
 
-// selectCode decides what [code] of a job copies; nil means nothing. path is the job file's path, for warnings.
+// selectCode decides what [code] of a job copies; nil means nothing. path is the job file's absolute path, for warnings.
 func selectCode(ctx context.Context, e *env, job *jobfile.Job, path string) (*codeCopy, []jobfile.Fault, error) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -31,7 +30,7 @@ func selectCode(ctx context.Context, e *env, job *jobfile.Job, path string) (*co
 	}
 	var warnings []jobfile.Fault
 	for _, line := range lines {
-		warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Key: codeKey, Message: line})
+		warnings = append(warnings, jobfile.Fault{File: e.short(path), Key: codeKey, Message: line})
 	}
 	return &codeCopy{selection: selection}, warnings, nil
 }

@@ -86,7 +86,7 @@ func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ..
 	return job, text, err
 }
 
-// parseJob parses a job with the defaults of the site and the user. The warnings include those that remarks find.
+// parseJob parses a job, whose path is absolute, with the defaults of the site and the user. The warnings include those that remarks find.
 func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (
 	*jobfile.Job, []jobfile.Fault, error,
 ) {
@@ -94,7 +94,7 @@ func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.ParseWith(filepath.Base(path), filepath.Dir(path), text, sets, remarks...)
+	return d.ParseWith(e.short(path), filepath.Dir(path), text, sets, remarks...)
 }
 
 const clustersVariable = "SLURM_CLUSTERS"
@@ -173,7 +173,7 @@ func parsePretend(e *env, source jobText) (*jobfile.Job, []jobfile.Fault, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.FreeSets().Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets)
+	return d.FreeSets().Parse(e.short(source.path), filepath.Dir(source.path), source.text, source.sets)
 }
 
 // readDefaults reads the defaults of the site and the user, once.
