@@ -110,7 +110,7 @@ func (c *checker) warnOfHostSetup(root *position) {
 }
 
 // checkImage returns an error if the image is a file or a folder and does not exist.
-func (j *Job) checkImage() error {
+func (j *Job) checkImage() *usage.Error {
 	path := j.imagePath()
 	if path == nil {
 		return nil

@@ -48,20 +48,24 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 	}
 }
 
-// An image that is a file begins at the job file's folder, and must be there. One that is a name is nobody's affair here.
-func TestImageThatIsNotThereIsAFault(t *testing.T) {
+// The path of an image starts at the job file's folder. The nodes may see an image that this machine does not see, so that is a warning.
+// An image that is a name is not looked for.
+func TestMissingImageIsRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"charliecloud\"\nimage = \"image\"\n")
-	_, _, err := (*Defaults)(nil).ParseWith("job.toml", dir, text, nil, (*Job).DataRemarks)
+	job, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, text, nil, (*Job).DataRemarks)
 	want := "job.toml:6:1: container.image: stat " + filepath.Join(dir, "image") + ": no such file or directory; "
-	if err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
+	if got := lines(warnings); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		t.Fatalf("%v, %q, want %s", err, got, want)
+	}
+	if err := job.CheckFiles(); err == nil {
+		t.Error("the image does not exist, but CheckFiles returns no error")
 	}
 	if err := os.Mkdir(filepath.Join(dir, "image"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	job, _, err := (*Defaults)(nil).ParseWith("job.toml", dir, text, nil, (*Job).DataRemarks)
-	if err != nil || job.Container.Image != filepath.Join(dir, "image") || job.CheckFiles() != nil {
+	job, warnings, err = (*Defaults)(nil).ParseWith("job.toml", dir, text, nil, (*Job).DataRemarks)
+	if err != nil || len(warnings) > 0 || job.Container.Image != filepath.Join(dir, "image") || job.CheckFiles() != nil {
 		t.Errorf("%v: %+v", err, job)
 	}
 	job, _, err = (*Defaults)(nil).ParseWith("job.toml", dir, text, []string{"container.runtime=podman", "container.image=image"},

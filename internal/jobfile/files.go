@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
+	words "ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 )
@@ -31,43 +33,71 @@ func (j *Job) resolve(path string) string {
 	return filepath.Join(j.WorkDir, path)
 }
 
-// CheckFiles returns an error that names the first file that the built-in trainer needs and that does not exist, in any element of a sweep.
+// maxMissing bounds the number of missing files that an error names, because each element of a sweep may lack others.
+const maxMissing = 10
+
+// CheckFiles returns an error that names the files that the job needs and that do not exist, in any element of a sweep: the data of the
+// built-in trainer, and a container's image.
 func (j *Job) CheckFiles() error {
-	if j.Sweep == nil {
-		return j.checkOwnFiles()
+	missing, err := j.missingFiles()
+	if err != nil || len(missing) == 0 {
+		return err
 	}
+	var messages, hints []string
+	for _, m := range missing {
+		messages = append(messages, m.Message)
+		if !slices.Contains(hints, m.Hint) {
+			hints = append(hints, m.Hint)
+		}
+	}
+	return &usage.Error{Message: words.Few(messages, maxMissing), Hint: strings.Join(hints, "; ")}
+}
+
+// missingFiles returns an error for each file that CheckFiles refuses. The message begins with the key and a colon.
+func (j *Job) missingFiles() ([]*usage.Error, error) {
+	if j.Sweep == nil {
+		return j.missingOwnFiles(), nil
+	}
+	var all []*usage.Error
+	seen := map[string]bool{}
 	for index := range j.Sweep.Len() {
 		element, err := j.Element(index)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := element.checkOwnFiles(); err != nil {
-			return err
+		for _, missing := range element.missingOwnFiles() {
+			if !seen[missing.Message] {
+				seen[missing.Message] = true
+				all = append(all, missing)
+			}
 		}
 	}
-	return nil
+	return all, nil
 }
 
-func (j *Job) checkOwnFiles() error {
-	if err := j.checkImage(); err != nil || !j.Builtin() {
-		return err
+func (j *Job) missingOwnFiles() (all []*usage.Error) {
+	if err := j.checkImage(); err != nil {
+		all = append(all, err)
+	}
+	if !j.Builtin() {
+		return all
 	}
 	for _, f := range j.Train.Files() {
 		if _, err := os.Stat(j.resolve(f.Path)); err != nil {
-			return &usage.Error{
+			all = append(all, &usage.Error{
 				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
 				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
-			}
+			})
 		}
 	}
 	file := j.ExportPath()
 	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // filepath.Dir would clean the path, see resolve
-		return &usage.Error{
+		all = append(all, &usage.Error{
 			Message: fmt.Sprintf("train.export: the folder of %s does not exist", file),
 			Hint:    "make it first, or name another",
-		}
+		})
 	}
-	return nil
+	return all
 }
 
 // resolvePaths makes the job's own paths absolute: "~/" is the user's home folder, and relative

@@ -79,14 +79,17 @@ func (j *Job) fileRemarks(searchPath string) []Remark {
 	return append(all, j.rowRemarks()...)
 }
 
-// DataRemarks reports what [Job.CheckFiles] refuses.
-func (j *Job) DataRemarks() []Remark {
-	err := j.CheckFiles()
-	if err == nil {
-		return nil
+// DataRemarks warns of each file for which [Job.CheckFiles] returns an error. They are not faults, as the nodes may see other files.
+func (j *Job) DataRemarks() (all []Remark) {
+	missing, err := j.missingFiles()
+	if err != nil {
+		return []Remark{{Key: "sweep", Message: err.Error()}}
 	}
-	key, _, _ := strings.Cut(err.Error(), ":")
-	return []Remark{{Key: key, Message: err.Error(), IsFault: key == "container.image"}}
+	for _, m := range missing[:min(len(missing), maxFaults)] {
+		key, _, _ := strings.Cut(m.Message, ":")
+		all = append(all, Remark{Key: key, Message: m.Error()})
+	}
+	return all
 }
 
 // venvScript returns the file that activates the venv. It is empty if there is no venv, or if its path is known only on the nodes.

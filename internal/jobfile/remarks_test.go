@@ -99,4 +99,28 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 	if got := lines(warnings); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:6:1: train.data.images: stat ") {
 		t.Errorf("%v, %q", err, got)
 	}
+	// all files that are missing are named, each at its key
+	if err := os.Remove(filepath.Join(dir, "labels")); err != nil {
+		t.Fatal(err)
+	}
+	job, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src("0:90", "90:100"), nil, (*Job).DataRemarks)
+	if got := lines(warnings); err != nil || len(got) != 2 || !strings.HasPrefix(got[1], "job.toml:7:1: train.data.labels: stat ") {
+		t.Fatalf("%v, %q", err, got)
+	}
+	const both = "train.data.images: stat DIR/images: no such file or directory, train.data.labels: stat DIR/labels: no such file or " +
+		"directory; correct the path in the job file (relative paths start at workdir, DIR)"
+	if err := job.CheckFiles(); err == nil || err.Error() != strings.ReplaceAll(both, "DIR", dir) {
+		t.Errorf("got %v, want %s", err, both)
+	}
+}
+
+// TestMissingFilesOfASweepAreNamedOnce: elements share files.
+func TestMissingFilesOfASweepAreNamedOnce(t *testing.T) {
+	dir := t.TempDir()
+	src := "name = \"x\"\n[train]\nmodel = { kind = \"mlp\", hidden = [4] }\n[train.data]\nkind = \"csv\"\n" +
+		"path = \"c.csv\"\ntrain = \"0:9\"\n[sweep]\nseed = [1, 2, 3]\n"
+	_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte(src), nil, (*Job).DataRemarks)
+	if got := lines(warnings); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:6:1: train.data.path: stat ") {
+		t.Errorf("%v, %q", err, got)
+	}
 }
