@@ -73,6 +73,10 @@ func (j *Job) fileRemarks(searchPath string) []Remark {
 	if program := j.missingProgram(searchPath); program != "" && (isThere || filepath.IsAbs(program)) {
 		add("launch.command", "the program %s was not found %s", shownPath(program), notHereNote)
 	}
+	if program := j.unexecutable(); program != "" {
+		add("launch.command", "the file %s is not executable: chmod +x it, or begin the command with the program that runs it, "+
+			"such as python3", shownPath(program))
+	}
 	if script := j.missingScript(); script != "" && (isThere || filepath.IsAbs(script)) {
 		add("launch.command", "the script %s does not exist %s", shownPath(script), notHereNote)
 	}
@@ -132,6 +136,18 @@ func (j *Job) missingProgram(searchPath string) string {
 		return ""
 	}
 	return program
+}
+
+// unexecutable returns the program of the command if it is a path to a file that nobody may execute.
+func (j *Job) unexecutable() string {
+	if j.Builtin() || j.Container.Runtime != "" || !strings.Contains(j.Launch.Command[0], "/") {
+		return ""
+	}
+	info, err := os.Stat(j.resolve(j.Launch.Command[0]))
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
+		return ""
+	}
+	return j.Launch.Command[0]
 }
 
 // onPath reports whether a program is in one of the folders of a PATH.

@@ -25,7 +25,10 @@ func place(t *testing.T, dir string, names ...string) {
 
 func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
-	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py")
+	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py", "plain.py")
+	if err := os.Chmod(filepath.Join(dir, "plain.py"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for text, want := range map[string]string{
 		`launch.command = ["tool", "train.py"]`: "",
 		`launch.command = ["nowhere"]`: `2:8: launch.command: the program "nowhere" was ` +
@@ -35,8 +38,10 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		`launch.command = ["nowhere"]` + "\nsetup.env.PATH = \"/x\"":       "",
 		`launch.command = ["mytrain"]` + "\nsetup.venv = \"venv\"":         "",
 		`launch.command = ["bin/tool"]`:                                    "",
-		`launch.command = ["./train"]`:                                     `2:8: launch.command: the program "./train" was not found `,
-		`launch.command = ["./bin"]`:                                       `2:8: launch.command: the program "./bin" was not found `,
+		`launch.command = ["./plain.py"]`: `2:8: launch.command: the file "./plain.py" is ` +
+			`not executable: chmod +x it`,
+		`launch.command = ["./train"]`: `2:8: launch.command: the program "./train" was not found `,
+		`launch.command = ["./bin"]`:   `2:8: launch.command: the program "./bin" was not found `,
 		`launch.command = ["tool"]` +
 			"\nsetup.venv = \"env\"": `3:7: setup.venv: "` +
 			dir + "/env/bin/activate\" does not exist",
