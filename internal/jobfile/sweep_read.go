@@ -130,7 +130,11 @@ func findSwept(path toml.Key) (toml.Key, *node, error) {
 		}
 		child := n.child(name)
 		if child == nil {
-			return path, nil, errors.New(unknown(n, path[:i+1], nil))
+			var err error
+			if i == 0 {
+				err = meantSwept(strings.Join(path, "."))
+			}
+			return path, nil, cmp.Or(err, errors.New(unknown(n, path[:i+1], nil)))
 		}
 		n = child
 	}
@@ -158,18 +162,48 @@ func findShort(name string) (toml.Key, *node, error) {
 		}
 	}
 	look(schema().keys["train"], toml.Key{"train"})
-	path := toml.Key{name}
+	path, meant := toml.Key{name}, meantSwept(name)
 	switch near := words.Nearest(name, slices.Sorted(maps.Keys(all))); {
 	case len(found) == 1:
 		path = strings.Split(found[0], ".")
 		return findSwept(path)
 	case len(found) > 1:
 		return path, nil, fmt.Errorf("%s in [sweep] may mean %s: write the whole key", short(name), words.Choice(found))
+	case meant != nil:
+		return path, nil, meant
 	case near != "":
 		return path, nil, fmt.Errorf("unknown key %s in [sweep]: did you mean %s?", short(name), short(all[near]))
 	}
 	return path, nil, fmt.Errorf(`unknown key %s in [sweep]: write a key of the job file, such as "train.optimizer.lr", `+
 		`or a variable of the ranks, "setup.env.NAME"`, short(name))
+}
+
+// meantSwept returns an error that names the keys of the job file that end with dotted, a key of [sweep] that is not one of them, or says
+// that these cannot be swept. It returns nil if there are none.
+func meantSwept(dotted string) error {
+	var keys []string
+	var shared error
+	var look func(n *node, key toml.Key)
+	look = func(n *node, key toml.Key) {
+		if whole := strings.Join(key, "."); n.read != nil && strings.HasSuffix(whole, "."+dotted) {
+			if err := sharedByAll(key); err != nil {
+				shared = err
+			} else {
+				keys = append(keys, whole)
+			}
+		}
+		if n.item != nil {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(n.keys)) {
+			look(n.keys[name], below(key, name))
+		}
+	}
+	look(schema(), nil)
+	if len(keys) == 0 {
+		return shared
+	}
+	return fmt.Errorf("unknown key %s in [sweep]: did you mean %s?", short(dotted), words.Choice(keys))
 }
 
 // sharedByAll refuses keys that have the same value for all elements: all keys that submit itself uses, as all elements share the batch
@@ -276,7 +310,7 @@ func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
 		for _, k := range s.keys {
 			if _, _, sets := lookUp(given, at, k.path); sets {
 				c.fault(&position{set: i + 1}, o.path, "the sweep sets %s in each element, so this would have no effect: "+
-					"set its values, --set 'sweep.%s=[...]', or remove the sweep, --set sweep={}", k.path, k.path)
+					"submit the job with other values, --set 'sweep.%s=[...]', or without the sweep, --set sweep={}", k.path, k.path)
 				break
 			}
 		}

@@ -125,6 +125,9 @@ func TestBadSweepsAreFaults(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{`"train.optimizer.lrr" = [1]`, `unknown key train.optimizer.lrr: did you mean train.optimizer.lr?`},
 		{`"trian.seed" = [1]`, `unknown key trian: did you mean [train]?`},
+		{`"model.hidden" = [[1], [2]]`, `unknown key "model.hidden" in [sweep]: did you mean "train.model.hidden"?`},
+		{`nodes = [1, 2]`, `slurm.nodes` + shared},
+		{`hang = ["1m"]`, `unknown key "hang" in [sweep]: did you mean "launch.hang" or "requeue.max.hang"?`},
 		{`"train.seed.x" = [1]`, `unknown key train.seed.x: train.seed is not a table`},
 		{`sed = [1]`, `unknown key "sed" in [sweep]: did you mean "train.seed"?`},
 		{`zzzzzzzzzzz = [1]`, `unknown key "zzzzzzzzzzz" in [sweep]: write a key of the job file, such as "train.optimizer.lr", or a ` +
@@ -206,11 +209,11 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 		{"a fault of the file's own", "name = \"x\"\nlaunch.hang = 3\n" + builtin + "[sweep]\nseed = \"1-3\"", nil,
 			[]string{`job.toml:2:8: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 3`}},
 		{"a set beside it", sweeping(`seed = "1-2"`), []string{"train.seed=5"},
-			[]string{`--set train.seed: the sweep sets train.seed in each element, so this would have no effect: set its values, --set ` +
-				`'sweep.train.seed=[...]', or remove the sweep, --set sweep={}`}},
+			[]string{`--set train.seed: the sweep sets train.seed in each element, so this would have no effect: submit the job ` +
+				`with other values, --set 'sweep.train.seed=[...]', or without the sweep, --set sweep={}`}},
 		{"a set of a table around it", sweeping(`"setup.env.A" = [1, 2]`), []string{`setup={env={A="3"}}`},
 			[]string{`--set setup: the sweep sets setup.env.A in each element, so this would have no effect: ` +
-				`set its values, --set 'sweep.setup.env.A=[...]', or remove the sweep, --set sweep={}`}},
+				`submit the job with other values, --set 'sweep.setup.env.A=[...]', or without the sweep, --set sweep={}`}},
 		{"a set of another type", sweeping(`seed = "1-2"`), []string{`sweep.seed=["x"]`},
 			[]string{`--set sweep.seed: train.seed must be a whole number from 0 to 4294967295, not the text "x" (element ` +
 				`0 of the sweep, seed=x)`}},
