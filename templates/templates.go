@@ -42,6 +42,7 @@ type Starter struct {
 	Text    string // a whole job.toml
 	Files   []File // the files beside the job file
 	Bring   string // what else the job needs, and where to get it; empty: nothing
+	Place   string // the file or folder for it, relative to the job file's folder; a folder ends with a slash; empty: not there
 }
 
 // File is a file that a starter's job file needs.
@@ -56,9 +57,10 @@ func Starters() []Starter {
 		read("simulate", "a linear model on generated data, 2 nodes x 2 ranks: runs anywhere", ""),
 		read("mnist", "an MLP on handwritten digits by the built-in trainer, 4 nodes x 2 ranks",
 			"the MNIST files t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz in data/, from "+
-				"https://ossci-datasets.s3.amazonaws.com/mnist/"),
+				"https://ossci-datasets.s3.amazonaws.com/mnist/").at("data/"),
 		read("gpt", "a GPT on a text of yours by the built-in trainer, 2 nodes x 2 ranks",
-			"any text as input.txt, such as https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"),
+			"any text as input.txt, such as https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt").
+			at("input.txt"),
 		read("pytorch", "a PyTorch script, one rank per GPU, 2 nodes x 4 GPUs", bringPyTorch, "train.py"),
 		read("torchrun", "the same under torchrun, one on each node", bringPyTorch, "train.py", "torchrun.sh"),
 		read("command", "any command, several ranks on each node", ""),
@@ -67,7 +69,7 @@ func Starters() []Starter {
 		read("array", "any command, once for each number of an array", ""),
 		read("sweep", "learning rates compared, as one array", ""),
 		read("container", "any command in a container, 2 nodes x 2 ranks",
-			"an image: \"apptainer pull image.sif docker://python:3.13-slim\", or another runtime's"),
+			"an image: \"apptainer pull image.sif docker://python:3.13-slim\", or another runtime's").at("image.sif"),
 		read("chain", "work longer than the time limit: 3 jobs, one after the other", ""),
 		read("parallelcluster", "a PyTorch script on AWS ParallelCluster, 2 nodes x 8 GPUs; not tested there", bringPyTorch,
 			"train.py", "cluster.yaml"),
@@ -80,6 +82,12 @@ func read(name, summary, bring string, files ...string) Starter {
 	for _, file := range files {
 		s.Files = append(s.Files, File{file, text("files", file)})
 	}
+	return s
+}
+
+// at returns the starter with a place for what it needs.
+func (s Starter) at(place string) Starter {
+	s.Place = place
 	return s
 }
 

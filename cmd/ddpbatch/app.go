@@ -15,7 +15,7 @@ func newApp(e *env) *cli.App {
 	app := &cli.App{
 		Name:                      "ddpbatch",
 		Usage:                     "distributed training on Slurm clusters: submit, launch, train, save, resume",
-		Description:               example("ddpbatch simulate", "ddpbatch init digits", "ddpbatch submit digits/job.toml --follow"),
+		Description:               example("ddpbatch simulate", "ddpbatch init first", "ddpbatch submit first/job.toml --follow"),
 		CustomAppHelpTemplate:     appHelpTemplate,
 		Reader:                    e.In,
 		Writer:                    e.Out,

@@ -199,6 +199,9 @@ func sayNext(e *env, path string, starter templates.Starter) {
 	if starter.Bring != "" {
 		fmt.Fprintf(e.Out, "you need:  %s\n", starter.Bring)
 	}
+	if starter.Place != "" {
+		fmt.Fprintf(e.Out, "put it at: %s/%s\n", filepath.Dir(path), starter.Place)
+	}
 	word := slurm.ShellQuote(e.short(path))
 	fmt.Fprintf(e.Out, "check it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", word, word, word)
 }
