@@ -163,13 +163,16 @@ func (t *translation) itemsOf(s *syntax.Stmt) []item {
 	return []item{base}
 }
 
+// loopNote says what to do instead of a loop.
+const loopNote = "a loop: [sweep] and slurm.array run the job for each value"
+
 // blocked says why a statement cannot be in a job file. It returns "" if it can.
 func (t *translation) blocked(s *syntax.Stmt) string {
 	switch s.Cmd.(type) {
 	case *syntax.FuncDecl:
 		return "a function"
 	case *syntax.ForClause, *syntax.WhileClause:
-		return "a loop: slurm.array starts a run for each value"
+		return loopNote
 	case *syntax.CoprocClause:
 		return "a background process"
 	}

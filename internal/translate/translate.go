@@ -218,8 +218,15 @@ func (t *translation) launchLine() int {
 func (t *translation) noLaunchLine() error {
 	for _, it := range t.items {
 		if it.kind == isUntranslated && (mentionsLauncher(it.text) || strings.Contains(it.text, "srun")) {
-			return fmt.Errorf("line %d: its launch line is inside %s, which cannot be translated: move it out",
-				it.line, quoted(words.Cut(it.text, 40)))
+			first, _, more := strings.Cut(it.text, "\n")
+			shown, advice := quoted(first), "move it out"
+			if more {
+				shown += " ..."
+			}
+			if it.why == loopNote {
+				advice += " of the loop, and write the loop's values into [sweep] of the job file (docs/job/sweeps.md)"
+			}
+			return fmt.Errorf("line %d: its launch line is inside %q, which cannot be translated: %s", it.line, shown, advice)
 		}
 	}
 	return errors.New("it has no launch line, such as srun, torchrun or python")
