@@ -100,7 +100,7 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		command = append(command, text)
 	}
 	if shown, found := withoutSecrets(command); found {
-		l.notes = append(l.notes, "not copied: a possible secret in the command; pass it by a variable of the shell that submits")
+		l.notes = append(l.notes, "not copied: a possible secret in the command: "+keepSecret("NAME"))
 		command = shown
 	}
 	if dynamic {

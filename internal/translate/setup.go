@@ -191,8 +191,13 @@ func (t *translation) setVariable(it item, isUsed bool, needed []string, add fun
 	}
 }
 
+// keepSecret says how a job gets a secret, in the words of check.
+func keepSecret(name string) string {
+	return `keep it in a file that only you can read, and have setup.script read it: "export ` + name + `=$(cat FILE)"`
+}
+
 func (t *translation) notCopied(line int, name string) {
-	t.setup.note(line, "%s is not copied, because it may be a secret: export it in the shell that submits", quoted(name))
+	t.setup.note(line, "%s is not copied, because it may be a secret: %s", quoted(name), keepSecret(quoted(name)))
 }
 
 // setEnv writes a variable of the ranks to [setup.env].
