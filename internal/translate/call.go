@@ -119,6 +119,7 @@ func moduleItem(it item, program string, arguments []string) item {
 		it.quiet = true
 		return it
 	case program == "module" || slices.Contains(moduleWords, arguments[0]):
+		it.purges = slices.Contains(arguments, "purge")
 		return it
 	}
 	if len(arguments) > 0 && fits(slurm.Setup{Modules: arguments}, arguments...) {

@@ -50,6 +50,9 @@ func (t *translation) setupOf(items []item, needed []string) {
 		case it.kind == hooksConda && !ordered && hasConda(lines[i+1:]):
 			t.setup.note(it.line, "left out: %s: setup.conda does that", quoted(it.text))
 		default:
+			if it.purges && !ordered { // setup.modules would run before it, and the modules would be unloaded again
+				t.setup.note(it.line, "%s has no key: it stays a line of script, and so does what must come after it", quoted(it.text))
+			}
 			add(it, it.text, !it.quiet)
 		}
 	}

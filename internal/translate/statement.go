@@ -42,6 +42,7 @@ type item struct {
 	isArray    bool     // setsVariable: NAME=(...)
 	inPlace    bool     // of an array: its elements are known
 	modules    []string // loadsModules
+	purges     bool     // of runsLine: module purge
 	reads      []string // the variables that it needs
 	writes     []string // the variables that it may set
 	quiet      bool     // of runsLine: later lines do not depend on it
