@@ -98,15 +98,13 @@ func (j *Job) WorkerEnv() map[string]string {
 	return env
 }
 
-// setup returns [setup] for the batch script, which begins in the folder in which ranks run. Relative paths of environments start at
-// workdir.
+// setup returns [setup] for the batch script, with whole paths of environments. Relative ones start at workdir, which is not the folder in
+// which the script begins if ranks run in a copy of the code; and a message about one that does not exist shows where it was looked for.
 func (j *Job) setup() slurm.Setup {
 	setup := j.Setup
-	if j.CodeDir != "" {
-		setup.Venv = j.environmentPath(setup.Venv)
-		if strings.Contains(setup.Conda, "/") { // otherwise it is a name
-			setup.Conda = j.environmentPath(setup.Conda)
-		}
+	setup.Venv = j.environmentPath(setup.Venv)
+	if strings.Contains(setup.Conda, "/") { // otherwise it is a name
+		setup.Conda = j.environmentPath(setup.Conda)
 	}
 	return setup
 }

@@ -35,7 +35,7 @@ export = "out.safetensors"
 		t.Fatal(err)
 	}
 	if got := job.RanksDir("/runs/x"); got != dir || job.BatchScript("/runs/x").WorkDir != dir ||
-		job.BatchScript("/runs/x").Setup.Venv != "venv" {
+		job.BatchScript("/runs/x").Setup.Venv != filepath.Join(dir, "venv") {
 		t.Errorf("without a copy ranks run in %s", got)
 	}
 	if _, more := job.WorkerEnv()[SourceVariable]; more {
