@@ -77,6 +77,9 @@ func prepare(c *cli.Command) {
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
+	if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
+		return unknownFlag(c, name)
+	}
 	return &usage.Error{Message: flagMessage(c.Command.Flags, err), Hint: tryHelp(c)}
 }
 
@@ -107,24 +110,50 @@ func flagMessage(flags []cli.Flag, err error) string {
 // tryHelp refers to the help of the running command.
 func tryHelp(c *cli.Context) string { return fmt.Sprintf("try %q", c.Command.HelpName+" -h") }
 
-// unknownCommand names the command that was probably meant: the only one with this beginning, or one with a similar name.
+// unknownFlag names the flag that was probably meant. name is without dashes.
+func unknownFlag(c *cli.Context, name string) error {
+	dashes := func(name string) string {
+		if len(name) == 1 {
+			return "-" + name
+		}
+		return "--" + name
+	}
+	hint := tryHelp(c)
+	var names []string
+	for _, f := range c.Command.VisibleFlags() {
+		names = append(names, f.Names()[0])
+	}
+	if near := meant(name, names); near != "" {
+		hint = fmt.Sprintf("did you mean %s?", dashes(near))
+	}
+	return &usage.Error{Message: fmt.Sprintf("%s has no flag %s", commandLine(c), dashes(name)), Hint: hint}
+}
+
+// meant returns which of the names was probably meant: the only one with this beginning, or one that is similar. It returns "" if there is
+// none.
+func meant(name string, names []string) string {
+	var begin []string
+	for _, n := range names {
+		if strings.HasPrefix(n, name) {
+			begin = append(begin, n)
+		}
+	}
+	if len(begin) == 1 {
+		return begin[0]
+	}
+	return text.Nearest(name, names)
+}
+
+// unknownCommand names the command that was probably meant.
 func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 	name, hint := c.Args().First(), tryHelp(c)
-	var names, begin []string
+	var names []string
 	for _, command := range commands {
-		if command.Hidden {
-			continue
-		}
-		names = append(names, command.Name)
-		if strings.HasPrefix(command.Name, name) {
-			begin = append(begin, command.Name)
+		if !command.Hidden {
+			names = append(names, command.Name)
 		}
 	}
-	near := text.Nearest(name, names)
-	if len(begin) == 1 {
-		near = begin[0]
-	}
-	if near != "" {
+	if near := meant(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return &usage.Error{Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
