@@ -126,7 +126,7 @@ func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	case err != nil && !element:
 		return usage.Errorf("slurm.array: %v", err)
 	case (array != nil || element) && p.HetNodes != nil:
-		return usage.Errorf("--het-nodes: Slurm does not accept arrays of heterogeneous jobs")
+		return usage.Errorf("--het-nodes: Slurm does not take arrays of heterogeneous jobs")
 	}
 	a, err := p.Allocation(job, 1)
 	if err != nil {
