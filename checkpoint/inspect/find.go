@@ -167,11 +167,24 @@ func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*
 	}
 	found, err := dir.Find(ctx, step)
 	if errors.Is(err, checkpoint.ErrNone) {
-		if infos, failed := dir.List(ctx); failed == nil {
+		switch infos, failed := dir.List(ctx); {
+		case failed != nil:
+		case len(infos) == 0 && d.isArray():
+			err = d.None()
+		default:
 			err = d.noStep(step, infos)
 		}
 	}
 	return found, err
+}
+
+// isArray reports whether the folder belongs to an array, whose elements have the checkpoints.
+func (d Folder) isArray() bool {
+	if d.Run == nil {
+		return false
+	}
+	elements, _ := d.Run.Elements()
+	return len(elements) > 0
 }
 
 // latest opens the newest checkpoint that is not superseded. If there are only checkpoints that were set aside, the error says so.
@@ -181,8 +194,11 @@ func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Ch
 		return found, err
 	}
 	infos, failed := dir.List(ctx)
-	if failed != nil {
+	switch {
+	case failed != nil:
 		return nil, err
+	case len(infos) == 0:
+		return nil, d.None()
 	}
 	var aside []string
 	for _, i := range infos {
