@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -150,7 +151,13 @@ func withoutRunDir(e *env, text string) string {
 // all of them, it leaves none.
 func writeJobFile(e *env, dir, text string, others ...templates.File) (job string, err error) {
 	dir = e.abs(dir)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	switch err := os.MkdirAll(dir, 0o777); {
+	case errors.Is(err, syscall.ENOTDIR):
+		return "", &usage.Error{
+			Message: fmt.Sprintf("init writes into a folder, but %s is a file, or below one", e.dir().Named(dir)),
+			Hint:    "for a batch script: ddpbatch init --from SCRIPT",
+		}
+	case err != nil:
 		return "", fmt.Errorf("make the folder: %w", err)
 	}
 	var written []string
