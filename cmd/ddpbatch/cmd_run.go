@@ -347,23 +347,28 @@ func runName(run *rundir.Dir) string {
 	return name
 }
 
-// containerOf returns the container of a job's ranks. In it they see their working directory, the run directory, and the caller's files
-// that they need.
+// containerOf returns the container of a job's ranks.
 func containerOf(e *env, job *jobfile.Job, run *rundir.Dir) *launch.Container {
 	if job.Checkpoint.Local != "" {
 		_ = os.MkdirAll(job.Checkpoint.Local, 0o700) // ranks outside create it; if it is missing, the agent reports it
 	}
 	k := &launch.Container{
 		Config: job.Container, Run: runName(run), Outer: withoutPMI(e.Environ), Given: slices.Sorted(maps.Keys(job.WorkerEnv())),
-		Binds: container.Same(run.Whole().Path(), job.RanksDir(run.Whole().Path()), job.Checkpoint.Local),
 	}
+	k.Binds, k.Key = containerBinds(e, job, run.Whole().Path())
+	return k
+}
+
+// containerBinds returns what the ranks of the run in runDir see of their node besides the job's mounts: the run directory, their working
+// directory, checkpoint.local, and the user's key file if there is one, whose path it returns as well.
+func containerBinds(e *env, job *jobfile.Job, runDir string) (binds []container.Bind, key string) {
+	binds = container.Same(runDir, job.RanksDir(runDir), job.Checkpoint.Local)
 	if path, err := auth.KeyPath(e.lookup); err == nil {
 		if _, err := os.Stat(path); err == nil {
-			k.Binds = append(k.Binds, container.Bind{Source: path, Target: path, ReadOnly: true})
-			k.Key = path
+			return append(binds, container.Bind{Source: path, Target: path, ReadOnly: true}), path
 		}
 	}
-	return k
+	return binds, ""
 }
 
 // config returns the agent's configuration, without its place among the others.

@@ -24,7 +24,7 @@ func Runtimes() []string { return []string{Podman, Docker, Apptainer, Enroot, Ch
 
 // The GPUs of the node that a container sees.
 const (
-	AutoGPUs = "auto" // those that the node has: GPUsHere
+	AutoGPUs = "auto" // those that the node has
 	NVIDIA   = "nvidia"
 	AMD      = "amd"
 	NoGPUs   = "none"
