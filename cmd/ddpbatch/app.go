@@ -161,11 +161,11 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 
 // jsonFlag is the flag of all commands that show something.
 func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print JSON with stable fields (docs/cli/json.md)"}
+	return &cli.BoolFlag{Name: "json", Usage: "print JSON with stable fields"}
 }
 
 func setFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "set", Usage: "override a key of the job file: `a.b=value` (may be repeated)"}
+	return &cli.StringSliceFlag{Name: "set", Usage: "override a key of the job file, as `KEY=VALUE` (may be repeated)"}
 }
 
 // oneArg returns the command's only argument.

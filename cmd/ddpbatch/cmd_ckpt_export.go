@@ -18,8 +18,7 @@ func newCkptExportCommand(e *env) *cli.Command {
 			"ddpbatch ckpt export 123 weight.npy --tensor 0.weight", "ddpbatch ckpt export 123 arrays/ --format npy"),
 	}, 2, 3, []cli.Flag{
 		&cli.StringFlag{Name: "format",
-			Usage: "`NAME`: safetensors, or npy (one file with --tensor, otherwise a folder with a file per tensor); default: by FILE's " +
-				"extension"},
+			Usage: "format `NAME`: safetensors, or npy: a file with --tensor, else a folder of files (default: by FILE's extension)"},
 		&cli.StringFlag{Name: "tensor", Usage: "only the tensor of this `NAME`"},
 		&cli.BoolFlag{Name: "all", Usage: "also tensors outside the model, such as the optimizer's state; names keep their prefix"},
 	}, func(c *cli.Context, words []string) error {

@@ -21,7 +21,7 @@ func newEnvCommand(e *env) *cli.Command {
 		Usage:       "print the variables of a rank here: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...",
 		Description: example(`srun -n8 bash -c 'eval "$(ddpbatch env)"; exec python3 train.py'`, "ddpbatch env --format json"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "format", Usage: "shell, json or dotenv", Value: "shell"},
+			&cli.StringFlag{Name: "format", Usage: "format `NAME`: shell, json or dotenv", Value: "shell"},
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {

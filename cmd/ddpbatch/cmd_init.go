@@ -27,9 +27,9 @@ func newInitCommand(e *env) *cli.Command {
 		Description: example("ddpbatch init --list", "ddpbatch init --template pytorch mine/", "ddpbatch init --from run.sbatch",
 			`ddpbatch init --from "torchrun --nproc-per-node 8 train.py --lr 0.1"`),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "simulate"},
+			&cli.StringFlag{Name: "template", Usage: "use the starter job `NAME`", Value: "simulate"},
 			&cli.StringFlag{Name: "from",
-				Usage: "make it from `WHAT` you have: a batch script, or a command line of torchrun, srun, mpirun or similar"},
+				Usage: "make the job file from `WHAT` you have: a batch script, or a command line of torchrun, srun, mpirun or similar"},
 			&cli.BoolFlag{Name: "list", Usage: "list the starter jobs"},
 			jsonFlag(),
 		},

@@ -165,7 +165,7 @@ func pretendFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "nodes", Usage: "pretend `N` nodes (default: the job's)"},
 		&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"},
-			Usage: "`M` ranks on each, or a list with one number per node (default: the job's)"},
+			Usage: "`M` ranks on each node, or a list with one number per node, such as 2,2,1 (default: the job's)"},
 		&cli.StringFlag{Name: "node-names", Usage: "names of the job's nodes, as a `HOSTLIST`"},
 		&cli.StringFlag{Name: "nodelist", Usage: "run only on these of them, as with srun -w: a `HOSTLIST`"},
 		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), with the numbers per node of a ` +
@@ -182,8 +182,7 @@ func pretendFlags() []cli.Flag {
 		&cli.StringFlag{Name: "grace-time", Usage: "the time between a preemption's first TERM and its last (slurm.conf, GraceTime)",
 			DefaultText: d.GraceTime.String()},
 		&cli.StringSliceFlag{Name: "fault",
-			Usage: "inject a fault: KIND[:OPTIONS][@step=N|@time=3s][#attempt=N], such as `kill:rank=3@step=20` (may be " +
-				"repeated); kinds: " + sim.Kinds},
+			Usage: "inject a fault, such as `kill:rank=3@step=20` (may be repeated); kinds: " + sim.Kinds},
 	}
 }
 

@@ -34,7 +34,7 @@ func newStatusCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "sort",
 				Usage: "for one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC reverses the order"},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"},
-				Usage: "all runs that this user has submitted, wherever they are, and those of the folder"},
+				Usage: "all runs that you have submitted, wherever they are, and those of the folder"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"},
 				Usage: "on a terminal: refresh every 10 s, until all shown jobs have ended"},
 		},

@@ -35,7 +35,7 @@ func newStoreServeCommand(e *env) *cli.Command {
 		Usage:       "serve an empty store until INT or TERM; prints its address",
 		Description: example("ddpbatch store serve --port 29400", "ddpbatch store serve --port 29500 --torch --bind 10.0.0.1"),
 		Flags: append([]cli.Flag{
-			&cli.IntFlag{Name: "port", Usage: "`P`; 0 chooses a free one", DefaultText: "none"},
+			&cli.IntFlag{Name: "port", Usage: "port `P`; 0 chooses a free one", DefaultText: "none"},
 			&cli.StringFlag{Name: "bind", Usage: "the `ADDR` of this machine to listen at; 0.0.0.0 or :: for all of them",
 				Value: "127.0.0.1"},
 			&cli.BoolFlag{Name: "torch",

@@ -43,7 +43,7 @@ func newSubmitCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Name: "after",
 				Usage: "begin after `JOB`, an id or a run directory, has ended; " +
 					"JOB:ok, JOB:notok: has succeeded or failed (may be repeated)"},
-			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm whether and when it would run; submit nothing"},
+			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm whether and when the job would run; submit nothing"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print the script and the sbatch command; submit nothing"},
 			&cli.BoolFlag{Name: "parsable", Usage: "print only the job id"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},

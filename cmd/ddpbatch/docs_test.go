@@ -137,6 +137,7 @@ func TestEveryCommandHasItsPage(t *testing.T) {
 type docFlag struct {
 	names     []string // as a user writes them
 	otherwise string   // its default; empty if it has none, or none that is one word
+	says      []string // what help says of it: its usage, and its default if that has several words
 }
 
 var usageDefault = regexp.MustCompile(`\(default ([^)]+)\)`)
@@ -170,7 +171,7 @@ func flagsOf(t *testing.T, c *cli.Command) (all []docFlag) {
 				}
 				otherwise = said[1]
 			}
-			all = append(all, docFlag{dashed(names...), otherwise})
+			all = append(all, docFlag{dashed(names...), otherwise, []string{f.Usage}})
 		}
 		return all
 	}
@@ -178,11 +179,15 @@ func flagsOf(t *testing.T, c *cli.Command) (all []docFlag) {
 		if shown, ok := f.(cli.VisibleFlag); ok && !shown.IsVisible() {
 			continue
 		}
+		says := []string{f.(cli.DocGenerationFlag).GetUsage()}
 		otherwise := strings.Trim(f.(cli.DocGenerationFlag).GetDefaultText(), `"`)
-		if slices.Contains([]string{"0", "0s", "false", "none"}, otherwise) || strings.Contains(otherwise, " ") {
+		if strings.Contains(otherwise, " ") {
+			says, otherwise = append(says, "(default: "+otherwise+")"), ""
+		}
+		if slices.Contains([]string{"0", "0s", "false", "none"}, otherwise) {
 			otherwise = ""
 		}
-		all = append(all, docFlag{dashed(slices.Clone(f.Names())...), otherwise})
+		all = append(all, docFlag{dashed(slices.Clone(f.Names())...), otherwise, says})
 	}
 	return all
 }
@@ -228,8 +233,22 @@ func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// TestFlagsAreTheDocumentedOnes: the page of a command has, in tables headed "flag", a row for each of its flags with all names and the
-// default, and no row for another flag. Rows above the sections of a command's own commands are for all of these.
+var linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+// plainText is a text of Markdown, or a flag's usage, without backquotes and targets of links.
+func plainText(text string) string {
+	return strings.ReplaceAll(linkText.ReplaceAllString(text, "$1"), "`", "")
+}
+
+func TestPlainText(t *testing.T) {
+	const text, want = "one of `A`, [B](b.md#x) or kill[:N]", "one of A, B or kill[:N]"
+	if got := plainText(text); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestFlagsAreTheDocumentedOnes: the page of a command has, in tables headed "flag", a row for each of its flags with all names, the words
+// of its help and the default, and no row for another flag. Rows above the sections of a command's own commands are for all of these.
 func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 	commands, pages := visibleCommands(), commandPages(t)
 	rows := map[string][]docRow{} // by command
@@ -268,6 +287,11 @@ func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 				continue
 			}
 			used[of[0].place] = true
+			for _, text := range flag.says {
+				if meaning := plainText(of[0].cells[1]); !strings.Contains(meaning, plainText(text)) {
+					t.Errorf("%s: help says of %s %q, and the row says %q", of[0].place, flag.names[0], plainText(text), meaning)
+				}
+			}
 			said := ""
 			if found := saidValue.FindStringSubmatch(of[0].cells[1]); found != nil {
 				said = found[1]

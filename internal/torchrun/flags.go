@@ -18,7 +18,7 @@ var Flags = slices.Concat(nodeFlags, commandFlags, outputFlags, endFlags, idleFl
 
 // nodeFlags set how many nodes and workers there are, and how they meet.
 var nodeFlags = []*Flag{
-	{Name: "nproc-per-node", Word: "N", Usage: "workers here: a number, gpu, cpu or auto", set: func(o *Options, text string) error {
+	{Name: "nproc-per-node", Word: "N", Usage: "workers on this node: a number, gpu, cpu or auto", set: func(o *Options, text string) error {
 		o.Nproc = text
 		_, err := launch.ParseNproc(text)
 		return err
@@ -30,14 +30,14 @@ var nodeFlags = []*Flag{
 		set: numberOf(mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
 	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address; the workers' MASTER_ADDR",
 		set: parsed(parseHost, func(o *Options) *string { return &o.MasterAddr })},
-	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)",
+	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on one of the eight ports after it (default 29500)",
 		set: numberOf(65535, func(o *Options) *int { return &o.MasterPort })},
-	{Name: "rdzv-backend", Word: "NAME", Usage: "static (default: nodes have numbers) or c10d (numbered in the order in which they arrive)",
+	{Name: "rdzv-backend", Word: "NAME", Usage: "static: nodes have numbers; c10d: they are numbered as they arrive (default: static)",
 		set: setBackend},
 	{Name: "rdzv-endpoint", Word: "HOST:PORT", Usage: "where nodes meet", blank: true, set: setEndpoint},
 	{Name: "rdzv-id", Word: "ID", Usage: "identifies this run; the workers' TORCHELASTIC_RUN_ID",
 		set: textOf(func(o *Options) *string { return &o.Rendezvous.ID })},
-	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "join_timeout, or timeout for the static backend: as --join-timeout",
+	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "further settings: join_timeout, last_call_timeout or is_host",
 		blank: true, set: setConf},
 	{Name: "local-addr", Word: "HOST", Usage: "this node's address for the others",
 		set: parsed(parseHost, func(o *Options) *string { return &o.LocalAddr })},
@@ -47,7 +47,7 @@ var nodeFlags = []*Flag{
 			_, err := reach.ParseInterface(text)
 			return err
 		}},
-	{Name: "join-timeout", Word: "TIME", Usage: "how long nodes wait for each other (default 5m)", own: true,
+	{Name: "join-timeout", Word: "TIME", Usage: "how long nodes wait for each other; then they end with 124 (default 5m)", own: true,
 		set: spanOf(time.Millisecond, func(o *Options) *time.Duration { return &o.JoinTimeout })},
 }
 
@@ -58,7 +58,7 @@ var commandFlags = []*Flag{
 	{Name: "no-python", Usage: "the argument after the flags is a program, as after --",
 		set: switchOf(func(o *Options) *bool { return &o.NoPython })},
 	{Name: "run-path", Usage: "run the script with runpy.run_path", set: switchOf(func(o *Options) *bool { return &o.RunPath })},
-	{Name: "use-env", own: true, Usage: "accepted; workers always find LOCAL_RANK in the environment (torch.distributed.launch's)",
+	{Name: "use-env", own: true, Usage: "has no effect: workers always find LOCAL_RANK in the environment",
 		set: switchOf(func(o *Options) *bool { return &o.UseEnv })},
 	{Name: "pass-local-rank", own: true, Usage: "pass --local-rank=N to the script, as torch.distributed.launch does",
 		set: switchOf(func(o *Options) *bool { return &o.PassLocalRank })},
@@ -67,7 +67,7 @@ var commandFlags = []*Flag{
 	{Name: "torch-store", own: true, off: true,
 		Usage: "serve PyTorch's store at MASTER_PORT (default: for Python without --master-port); =false: leave the port to rank 0",
 		set:   switchOf(func(o *Options) *bool { return &o.TorchStore })},
-	{Name: "gpus", Word: "WHICH", own: true, Usage: "GPUs that a worker sees: all, one, or auto (default)",
+	{Name: "gpus", Word: "WHICH", own: true, Usage: "GPUs that a worker sees: all, one or auto (default auto)",
 		set: wordOf(func(o *Options) *string { return &o.GPUs }, "all", "one", "auto")},
 	{Name: "virtual-local-rank", Usage: "each worker sees one GPU and has LOCAL_RANK=0",
 		set: switchOf(func(o *Options) *bool { return &o.VirtualLocalRank })},
@@ -102,7 +102,7 @@ var outputFlags = []*Flag{
 
 // endFlags set when workers end, and what follows.
 var endFlags = []*Flag{
-	{Name: "max-restarts", Word: "N", Usage: "how often workers are restarted after a failure (default 0)",
+	{Name: "max-restarts", Word: "N", Usage: "how often the workers of all nodes are restarted after a failure (default 0)",
 		set: numberOf(mostRestarts, func(o *Options) *int { return &o.MaxRestarts })},
 	{Name: "signals-to-handle", Word: "NAME,...", Usage: "signals that stop the run (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)",
 		set: parsed(parseSignals, func(o *Options) *[]syscall.Signal { return &o.Signals })},
@@ -119,15 +119,15 @@ const mostRestarts = 1 << 20
 
 // idleFlags are torchrun's flags that have no effect here. They are checked, and the reason is reported.
 var idleFlags = []*Flag{
-	{Name: "monitor-interval", Word: "SECONDS", Usage: "accepted; an exit is noticed at once",
+	{Name: "monitor-interval", Word: "SECONDS", Usage: "has no effect: an exit is noticed at once",
 		idle: "an exit is noticed at once, without polling",
 		set:  spanOf(0, func(o *Options) *time.Duration { return &o.ignoredSpan })},
-	{Name: "start-method", Word: "HOW", Usage: "accepted; each worker is a separate program",
+	{Name: "start-method", Word: "HOW", Usage: "has no effect: each worker is a separate program",
 		idle: "it applies to Python functions, and each worker is a separate program",
 		set:  wordOf(func(o *Options) *string { return &o.startMethod }, "spawn", "fork", "forkserver")},
-	{Name: "event-log-handler", Word: "NAME", Usage: "accepted; events are in the run directory's ledger",
+	{Name: "event-log-handler", Word: "NAME", Usage: "has no effect: events are in the run directory's ledger",
 		idle: "events go to the run directory's ledger.jsonl", set: textOf(func(o *Options) *string { return &o.ignored })},
-	{Name: "logs-specs", Word: "NAME", Usage: "accepted; it names Python code",
+	{Name: "logs-specs", Word: "NAME", Usage: "has no effect: it names Python code",
 		idle: "it names Python code; --log-dir, --tee and --redirects control the output",
 		set:  textOf(func(o *Options) *string { return &o.ignored })},
 }
