@@ -93,8 +93,8 @@ func TestTornSavesAreNotForeign(t *testing.T) {
 	}
 }
 
-// TestForeignFolderAloneIsNoCheckpoint: a run that finds only that begins.
-func TestForeignFolderAloneIsNoCheckpoint(t *testing.T) {
+// TestForeignFolderIsNotACheckpoint: a run that finds only that begins.
+func TestForeignFolderIsNotACheckpoint(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Run: "r", Attempt: 1})

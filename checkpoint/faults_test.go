@@ -288,7 +288,7 @@ func TestCancelledSaveCommitsOrLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCancelledLoadSaysSo(t *testing.T) {
+func TestCancelledLoadIsReported(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t)})
 	save(t, d, testState(1, 0))

@@ -198,7 +198,7 @@ func TestSupersededStayUntilEnoughAreSaved(t *testing.T) {
 	wantList(t, two, "10 committed, 20 committed")
 }
 
-func TestDamagedRecordIsPassedOverLoudly(t *testing.T) {
+func TestDamagedRecordIsSkippedWithAWarning(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})

@@ -82,8 +82,8 @@ func TestManifestInTheGateMakesReadersLookAgain(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestHalfRemovedKeepsNobodyLooking: what a dead process has begun to remove does not keep a reader looking.
-func TestHalfRemovedKeepsNobodyLooking(t *testing.T) {
+// TestHalfRemovedEndsASearch: what a dead process has begun to remove does not keep a reader looking.
+func TestHalfRemovedEndsASearch(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})

@@ -98,8 +98,8 @@ func (g garbler) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 	return g.member.Gather(ctx, payload[:len(payload)/2])
 }
 
-// TestUnreadableMessageHangsNobody: rank 0 cannot read a message; nobody waits for its answer for ever.
-func TestUnreadableMessageHangsNobody(t *testing.T) {
+// TestUnreadableMessageHangsNoRank: rank 0 cannot read a message; nobody waits for its answer for ever.
+func TestUnreadableMessageHangsNoRank(t *testing.T) {
 	t.Parallel()
 	m := newGoroutineGroup(3)
 	errs := make(chan error, 3)
@@ -212,9 +212,9 @@ func TestFailureIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestDeathAtEveryCollectiveHangsNobody: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
+// TestDeathAtEveryCollectiveHangsNoRank: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
 // was acknowledged is there.
-func TestDeathAtEveryCollectiveHangsNobody(t *testing.T) { // also without the race detector
+func TestDeathAtEveryCollectiveHangsNoRank(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, o := range []Options{{Async: true}, {}, {Async: true, Local: localPath}} {
 		for victim := range 3 {

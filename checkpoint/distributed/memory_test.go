@@ -73,8 +73,8 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// TestTooLittleMemoryIsSaidOnce: with both numbers, by rank 0 alone, though it is rank 1 that has too little.
-func TestTooLittleMemoryIsSaidOnce(t *testing.T) {
+// TestTooLittleMemoryIsReportedOnce: with both numbers, by rank 0 alone, though it is rank 1 that has too little.
+func TestTooLittleMemoryIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
 	var journal testkit.Journal

@@ -304,9 +304,9 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoHasBytesWrites: of 64 ranks with a small state, or one that few of them hold, only those make files, and the checkpoint still
-// knows 64. Another number of ranks goes on from it.
-func TestOnlyWhoHasBytesWrites(t *testing.T) {
+// TestOnlyRanksWithBytesWrite: of 64 ranks with a small state, or one that few of them hold, only those make files, and the checkpoint
+// still knows 64. Another number of ranks goes on from it.
+func TestOnlyRanksWithBytesWrite(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		arrays func(int) []Array

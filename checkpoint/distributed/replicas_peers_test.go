@@ -39,8 +39,8 @@ func TestLostPeersCostNoSave(t *testing.T) {
 	}
 }
 
-// TestDeathAmongReplicasHangsNobody: a rank dies before the k-th message; the others get errors, and no goroutine stays.
-func TestDeathAmongReplicasHangsNobody(t *testing.T) {
+// TestDeathAmongReplicasHangsNoRank: a rank dies before the k-th message; the others get errors, and no goroutine stays.
+func TestDeathAmongReplicasHangsNoRank(t *testing.T) {
 	t.Parallel()
 	for k := int32(1); k <= 8; k++ {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {

@@ -211,8 +211,8 @@ func TestReplicasGoOnceAllIsShared(t *testing.T) {
 	}
 }
 
-// TestFailedReplicaIsSaidOnce: one node's disk takes no replicas. That is said once, and nothing else changes.
-func TestFailedReplicaIsSaidOnce(t *testing.T) {
+// TestFailedReplicaIsReportedOnce: one node's disk takes no replicas. That is said once, and nothing else changes.
+func TestFailedReplicaIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
 	var journal testkit.Journal

@@ -93,8 +93,8 @@ func TestLocalNeedsARunName(t *testing.T) {
 	}
 }
 
-// TestWrongLocalPathIsSaidOnce: nobody can use it. Rank 0 says so once, and the job saves to the shared folder.
-func TestWrongLocalPathIsSaidOnce(t *testing.T) {
+// TestWrongLocalPathIsReportedOnce: nobody can use it. Rank 0 says so once, and the job saves to the shared folder.
+func TestWrongLocalPathIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	var journal testkit.Journal

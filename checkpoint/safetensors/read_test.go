@@ -211,7 +211,7 @@ func TestMostMetadataIsReadAndWritten(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoFile(t *testing.T) {
+func TestOpenRefusesOtherThanFiles(t *testing.T) {
 	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a regular file") || errors.Is(err, ErrInvalid) {
 		t.Errorf("a folder: error %v", err)
 	}

@@ -204,7 +204,7 @@ func each(b []byte, f func(i int) byte) {
 // lengths are in elements: around the sizes of the loops' steps, of a sample, and of what huff0 takes.
 var lengths = []int{1, 2, 3, 7, 8, 9, 11, 12, 31, 32, 33, 63, 100, 1023, 1024, 1025, 5000}
 
-func TestDecodeGivesBackWhatWasEncoded(t *testing.T) {
+func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	d := newDecoder(t)
 	for _, c := range []chunk.Codec{chunk.Auto, chunk.ZstdOnly, chunk.None} {
@@ -224,7 +224,7 @@ func TestDecodeGivesBackWhatWasEncoded(t *testing.T) {
 }
 
 // The same with chunks as long as they get.
-func TestDecodeGivesBackTheLongestChunks(t *testing.T) {
+func TestDecodeReturnsTheLongestChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
 	for _, l := range layouts {
@@ -239,7 +239,7 @@ func TestDecodeGivesBackTheLongestChunks(t *testing.T) {
 	}
 }
 
-func TestDecodeGivesBackRandomChunks(t *testing.T) {
+func TestDecodeReturnsRandomChunks(t *testing.T) {
 	e := map[chunk.Codec]*chunk.Encoder{chunk.Auto: newEncoder(t, chunk.Auto), chunk.ZstdOnly: newEncoder(t, chunk.ZstdOnly)}
 	d := newDecoder(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -158,8 +158,9 @@ func TestErrorsQuoteControlCharacters(t *testing.T) {
 	}
 }
 
-// TestNewerVersionIsNoDamage: a newer version is never taken for damage, whatever else the manifest holds, and the error has both versions.
-func TestNewerVersionIsNoDamage(t *testing.T) {
+// TestNewerVersionIsNotDamage: a newer version is never taken for damage, whatever else the manifest holds, and the error has both
+// versions.
+func TestNewerVersionIsNotDamage(t *testing.T) {
 	t.Parallel()
 	body := changed(t, good2, `"version": 2`, `"version": 12`)
 	body = changed(t, body, `"world": 4`, `"world": ["not what version 2 means"]`)

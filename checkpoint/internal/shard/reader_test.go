@@ -73,7 +73,7 @@ func TestBadShardIsRefused(t *testing.T) {
 	}
 }
 
-func TestNewerVersionIsNoDamage(t *testing.T) {
+func TestNewerVersionIsNotDamage(t *testing.T) {
 	t.Parallel()
 	sources := mixture()[3:4]
 	file, _ := write(t, sources, WriteOptions{})
