@@ -11,7 +11,7 @@ import (
 )
 
 // A caller of the package can distinguish a rank that violates the protocol from one that is lost.
-func TestProtocolErrorIsNoLoss(t *testing.T) {
+func TestProtocolErrorIsNotALoss(t *testing.T) {
 	network := transport.NewNetwork(2)
 	own, err := network.Fabric(0)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestRankIsAheadByOneCall(t *testing.T) {
 }
 
 // The other rank does not come: the error of what comes next names it, and what it has not come to.
-func TestCloseNamesWhoHasNotCome(t *testing.T) {
+func TestCloseNamesMissingRanks(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range leftEarly {
 			t.Run(over+"/"+tt.name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func TestLocalAddressReachesTheHost(t *testing.T) {
 	}
 }
 
-func TestMostReachableAddressIsNoLoopback(t *testing.T) {
+func TestMostReachableAddressIsNotALoopback(t *testing.T) {
 	for _, tt := range []struct {
 		addrs []string
 		want  string

@@ -127,7 +127,7 @@ func TestAgentLostBeforeAllMetIsNamed(t *testing.T) {
 }
 
 // An agent that is told to stop may leave a moment before agent 0 is told to. It does not count as lost.
-func TestSignalledAgentBeforeAllMetIsNoLoss(t *testing.T) {
+func TestSignalledAgentBeforeAllMetIsNotALoss(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

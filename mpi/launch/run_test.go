@@ -175,7 +175,7 @@ func TestTermIgnoredMeansKill(t *testing.T) {
 }
 
 // 75 is an agreed stop: the others are left alone while they save.
-func TestAgreedStopDisturbsNobody(t *testing.T) {
+func TestAgreedStopDisturbsNoRank(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "stop")
 	go func() { // the others end when rank 0's agent has reported its end
 		testkit.Eventually(t, "rank 0's end", func() bool { return strings.Contains(w.log.String(), "asks to be started again") })

@@ -124,7 +124,7 @@ func TestWarningWaitsForTheHandler(t *testing.T) {
 
 // A worker that is ending when the signal comes may have removed its handler already, as Python does when it finalizes. That the warning
 // kills it does not count as a failure.
-func TestEndingWorkerKilledByAWarningIsNoFailure(t *testing.T) {
+func TestEndingWorkerKilledByAWarningIsNotAFailure(t *testing.T) {
 	const ending = `trap 'trap - USR2; kill -USR2 $$' USR2; echo > "$DIR/$RANK"; while :; do sleep 0.05; done`
 	behind := "sh -c '" + strings.ReplaceAll(ending, "'", `'\''`) + "'; exit"
 	for name, script := range map[string]string{"the worker": ending, "a program behind a shell": behind} {

@@ -21,8 +21,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestTornRecordIsMended cuts the file at every byte: complete records count, and the next writer mends the file.
-func TestTornRecordIsMended(t *testing.T) {
+// TestTornRecordIsRepaired cuts the file at every byte: complete records count, and the next writer mends the file.
+func TestTornRecordIsRepaired(t *testing.T) {
 	for cut := range len(torchFile) {
 		path := tempPath(t)
 		writeFile(t, path, torchFile[:cut])

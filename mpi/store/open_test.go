@@ -69,7 +69,7 @@ func TestParseInitMethodRefuses(t *testing.T) {
 	}
 }
 
-func TestOpenWantsToKnowWho(t *testing.T) {
+func TestOpenRequiresTheRank(t *testing.T) {
 	for name, c := range map[string]struct {
 		query           string
 		rank, worldSize int

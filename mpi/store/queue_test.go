@@ -176,8 +176,8 @@ func TestQueueWaitEnds(t *testing.T) {
 	expectBytes(t, last, "\x00"+le8(1)+str(""))
 }
 
-// TestQueueIsNobodyElses checks that calls which do not support queues do not see queued values.
-func TestQueueIsNobodyElses(t *testing.T) {
+// TestQueuedValuesAreOnlyInTheQueue checks that calls which do not support queues do not see queued values.
+func TestQueuedValuesAreOnlyInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		defer m.Close()

@@ -214,7 +214,7 @@ func TestIncompleteRanksAreNamed(t *testing.T) {
 }
 
 // A process that is let in and never confirms does not keep another one of its rank out.
-func TestUnconfirmedProcessKeepsNobodyOut(t *testing.T) {
+func TestUnconfirmedProcessDoesNotBlockItsRank(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
 	_, done := connectRank(ctx, dir, 0)

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-func TestConnectAloneNeedsNobody(t *testing.T) {
+func TestConnectAloneNeedsNoPeer(t *testing.T) {
 	m, err := Connect(t.Context(), testConfig(nil, 0, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestPublishedRubbishEndsConnect(t *testing.T) {
 
 // Another process may have the port of a rank that died: whoever answers is
 // not believed, and asked again until ctx ends.
-func TestImpostorAtAddressIsNotBelieved(t *testing.T) {
+func TestImpostorAtAddressIsRejected(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

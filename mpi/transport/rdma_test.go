@@ -38,7 +38,7 @@ func TestMisfitIsTheFirstRankThatCannot(t *testing.T) {
 
 // If no rank has a card, that is logged as information; if a rank has one, as a warning. Both say which rank could not use UCX, and which
 // network carries the data.
-func TestWayWithoutUCXIsSaid(t *testing.T) {
+func TestTransportWithoutUCXIsReported(t *testing.T) {
 	none, down := offer{Why: "there is no device", NoDevice: true}, offer{Why: "mlx5_0:1 is not active (1: DOWN)"}
 	for name, c := range map[string]struct {
 		offers []offer

@@ -269,7 +269,7 @@ func TestCloseTwiceIsHarmless(t *testing.T) {
 
 // Closing waits for what was written to arrive, but not at a rank that has gone. What else the machine does may hold up some tries, and
 // hardly all.
-func TestCloseDoesNotWaitForTheGone(t *testing.T) {
+func TestCloseDoesNotWaitForLostPeers(t *testing.T) {
 	var took []time.Duration
 	for range 20 {
 		took = append(took, closeWithoutPeer(t))

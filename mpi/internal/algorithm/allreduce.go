@@ -296,7 +296,7 @@ func allReduceStar(p Port, buf []byte, r Reduction) error { return runStar(p, bu
 
 // costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, the reduction and both directions overlap.
 func costStar(m Machine, size, n int) float64 {
-	return 2*m.posted(size-1) + float64(size-1)*m.thereAndBack(n)
+	return 2*m.posted(size-1) + float64(size-1)*m.roundTrip(n)
 }
 
 // allReduceDirect is a direct reduce-scatter and all-gather: every rank owns a part of the buffer, and all messages go directly to the
@@ -323,7 +323,7 @@ func allReduceBinomial(p Port, buf []byte, r Reduction) error {
 
 // costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments, both directions overlap, and rank 0's L children limit them.
 func costBinomial(m Machine, size, n int) float64 {
-	return float64(levels(size)) * (2*m.Alpha + m.thereAndBack(n))
+	return float64(levels(size)) * (2*m.Alpha + m.roundTrip(n))
 }
 
 // allReduceDoubleTree sends half of the buffer along one binary tree and half along another, up to their roots and down again. The trees

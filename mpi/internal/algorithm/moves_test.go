@@ -176,7 +176,7 @@ func callAlone(t *testing.T, m mover, j payload, few int) {
 
 // Ranks that get nothing from any other return though they are alone: the root of a broadcast or scatter, and of a gather's tree the
 // leaves.
-func TestWhoGetsNothingReturnsAlone(t *testing.T) {
+func TestRankThatReceivesNothingReturnsAlone(t *testing.T) {
 	const size = 5
 	alone := func(name string, rank int, perform func(p *localPort) error) {
 		t.Helper()

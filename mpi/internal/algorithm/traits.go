@@ -79,9 +79,9 @@ func (m Machine) reduced(beta float64, n int) float64 {
 	return m.overlapped(beta, float64(n), float64(min(n, segmentBytes)))
 }
 
-// thereAndBack returns the time to send n bytes to a rank, which reduces them and returns the result, segment by segment. Segments return
+// roundTrip returns the time to send n bytes to a rank, which reduces them and returns the result, segment by segment. Segments return
 // while the next ones arrive.
-func (m Machine) thereAndBack(n int) float64 {
+func (m Machine) roundTrip(n int) float64 {
 	first := float64(min(n, segmentBytes))
 	return first*(2*m.Beta+m.Gamma) + m.overlapped(m.both(), float64(n)-first, 0)
 }

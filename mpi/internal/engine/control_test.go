@@ -12,7 +12,7 @@ import (
 )
 
 // A goodbye is not a failure until a rank needs the one that left: what it sent before is received, and the others go on.
-func TestGoodbyeIsNoFailure(t *testing.T) {
+func TestGoodbyeIsNotAFailure(t *testing.T) {
 	for name, leave := range map[string]func(*world){
 		"group":  func(w *world) { w.groups[2].Close() },
 		"engine": func(w *world) { w.engines[2].Close() },

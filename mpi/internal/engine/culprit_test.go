@@ -64,7 +64,7 @@ func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 	}
 }
 
-func TestTimeoutNamesWhoHasNotJoined(t *testing.T) {
+func TestTimeoutNamesMissingRanks(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -80,7 +80,7 @@ func TestTimeoutNamesWhoHasNotJoined(t *testing.T) {
 }
 
 // A rank that has left in peace is not the one to blame for what another does not do.
-func TestCulpritIsNotWhoHasLeft(t *testing.T) {
+func TestCulpritIsNotARankThatLeft(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*world){
 		"group":  func(w *world) { w.groups[1].Close() },

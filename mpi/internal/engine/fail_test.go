@@ -73,7 +73,7 @@ func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 }
 
 // Half a header is neither a frame nor an end.
-func TestHalfAHeaderIsNoFrame(t *testing.T) {
+func TestHalfAHeaderIsNotAFrame(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		p := w.puppets[1]

@@ -190,7 +190,7 @@ func (e *Engine) sleep(ctx context.Context, g *Group, op *Op, ready func() bool,
 				e.release(w)
 				return ctx.Err()
 			}
-			g.giveUp(w, fmt.Errorf("canceled while waiting%s: %w", g.forWhom(op), contextError(ctx)))
+			g.giveUp(w, fmt.Errorf("canceled while waiting%s: %w", g.awaitedRank(op), contextError(ctx)))
 		case <-w.timer.C:
 			if !fatal {
 				continue // only the end of ctx ends this wait
@@ -230,8 +230,8 @@ func (g *Group) giveUp(w *waiter, err error) {
 	}
 }
 
-// forWhom names the rank for which op waits, for errors.
-func (g *Group) forWhom(op *Op) string {
+// awaitedRank names the rank for which op waits, for errors.
+func (g *Group) awaitedRank(op *Op) string {
 	if op == nil || op.peer == Any {
 		return ""
 	}

@@ -14,8 +14,8 @@ const together = 10 * time.Second
 // One error file must be earlier than another by this margin to show which failure came first: times in PyTorch's files are whole
 // seconds, and the clocks of two hosts differ.
 const (
-	clearlyEarlierHere  = time.Second
-	clearlyEarlierThere = 2 * time.Second
+	clearlyEarlierHere      = time.Second
+	clearlyEarlierElsewhere = 2 * time.Second
 )
 
 // evidence classifies a death, the strongest evidence of a cause first.
@@ -162,7 +162,7 @@ func clearlyEarlier(a, b Death) bool {
 	if a.ErrorFile == nil || b.ErrorFile == nil || a.ErrorFile.Time.IsZero() || b.ErrorFile.Time.IsZero() {
 		return false
 	}
-	margin := clearlyEarlierThere
+	margin := clearlyEarlierElsewhere
 	if a.Host == b.Host {
 		margin = clearlyEarlierHere
 	}

@@ -59,7 +59,7 @@ func TestReadErrorFile(t *testing.T) {
 	}
 }
 
-func TestErrorFilesThatAreNone(t *testing.T) {
+func TestInvalidErrorFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, text := range []string{"{", "null", "[]", "7", `"x"`, "{}", `{"message": 7}`, `{"message": null}`, `{"message": []}`,
 		`{"message": {"message": "cut`, "\x00\xff", strings.Repeat("[", 100000)} {

@@ -346,7 +346,7 @@ func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 }
 
 // Exit code 75 asks for a requeue. The reason says that the workers saved, and later decisions count it, only if all did.
-func TestWishWithoutSaveIsNotBelieved(t *testing.T) {
+func TestRequeueIsCalledSavedOnlyIfAllSaved(t *testing.T) {
 	unstarted := rundir.Verdict{Cause: string(Unknown), FirstRank: -1, Exit: 75, Unstarted: true}
 	killed := rundir.Verdict{Cause: string(Saved), Exit: 75, Message: "rank 3 was killed before it had ended"}
 	running := Evidence{Asked: true, State: "RUNNING", Now: noon, Signals: []string{"USR1"}}

@@ -42,8 +42,8 @@ func (r *Rendezvous) Agent0Lost() *LostError {
 	if r.First != nil {
 		lost.Host = r.First.Host
 	}
-	if r.silentWhy != "" {
-		lost.Why = r.silentWhy
+	if r.silentReason != "" {
+		lost.Why = r.silentReason
 	}
 	return lost
 }
@@ -116,7 +116,7 @@ func (r *Rendezvous) sendHeartbeats() {
 // giveUp ends the connection to agent 0, so that every wait on it ends.
 func (r *Rendezvous) giveUp(why string) {
 	r.mu.Lock()
-	r.silentWhy = why
+	r.silentReason = why
 	r.mu.Unlock()
 	if err := r.closer(); err != nil {
 		r.cfg.Log.Warn("the connection to agent 0 did not end well", "error", err)
@@ -126,7 +126,7 @@ func (r *Rendezvous) giveUp(why string) {
 func (r *Rendezvous) hasGivenUp() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.silentWhy != ""
+	return r.silentReason != ""
 }
 
 // awaitDismissal waits for the message that agent 0 goes on without this agent, for example because this agent was stopped for a while.

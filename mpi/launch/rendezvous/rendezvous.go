@@ -61,8 +61,8 @@ type Rendezvous struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu        sync.Mutex
-	silentWhy string // why this agent gave up agent 0 while the connection still lived
+	mu           sync.Mutex
+	silentReason string // why this agent gave up agent 0 while the connection still lived
 }
 
 // Join brings the agents of the run together. An error is the same for all of them, if agent 0 could still send it. If this agent

@@ -76,7 +76,7 @@ func TestDrainIsAskedForOnceAMinute(t *testing.T) {
 }
 
 // Without Slurm, nothing is asked. That a controller does not answer is logged once.
-func TestDrainThatNobodyKnowsOf(t *testing.T) {
+func TestDrainThatIsNotKnown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		once bool

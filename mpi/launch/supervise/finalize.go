@@ -62,12 +62,12 @@ func (s *Supervisor) ReceivedVerdict() (v rundir.Verdict, next bool, err error) 
 		if errors.Is(err, os.ErrNotExist) && s.cfg.RunDir.Fence(s.cfg.Attempt) == nil {
 			v = s.cfg.WithStep(*s.outcome)
 			v.Saved = false // whether the others have saved is not known
-			return v, errNobodySaid
+			return v, errNoVerdict
 		}
 		return v, err
 	})
 	switch {
-	case errors.Is(err, errNobodySaid):
+	case errors.Is(err, errNoVerdict):
 		err = s.Record(v)
 	case err != nil:
 		return *s.outcome, false, err
@@ -75,8 +75,8 @@ func (s *Supervisor) ReceivedVerdict() (v rundir.Verdict, next bool, err error) 
 	return v, false, err
 }
 
-// errNobodySaid means that there is no verdict, so this agent's becomes it.
-var errNobodySaid = errors.New("no verdict was written")
+// errNoVerdict means that there is no verdict, so this agent's becomes it.
+var errNoVerdict = errors.New("no verdict was written")
 
 // Record writes the final verdict on a round. It waits for earlier writes, so that none of them comes after it.
 func (s *Supervisor) Record(v rundir.Verdict) error {

@@ -34,7 +34,7 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 }
 
 // newHang decides which ranks are named, from how many seconds ago they fell silent.
-func TestHangNamesWhoFellSilentFirst(t *testing.T) {
+func TestHangNamesTheRanksThatFellSilentFirst(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	asleep, waits := watch.Condition{Sleeps: true, Text: "asleep"}, watch.Condition{Text: "in futex"}
 	stopped, held := watch.Condition{Stopped: true, Text: "stopped by a signal (SIGSTOP)"},
@@ -163,7 +163,7 @@ func TestHangIsLookedForOftenEnough(t *testing.T) {
 }
 
 // A file server that does not answer delays nothing: the previous observation counts.
-func TestSilentFileServerDelaysNobody(t *testing.T) {
+func TestSilentFileServerDelaysNoRank(t *testing.T) {
 	before := []heartbeat{{at: time.Unix(5, 0)}}
 	h := &heartbeats{paths: []string{"/x"}, seen: before, answers: make(chan []heartbeat)}
 	for range 2 {

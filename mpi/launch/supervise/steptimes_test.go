@@ -97,7 +97,7 @@ func TestProcessesAreLookedAtWithoutABeat(t *testing.T) {
 }
 
 // A report that agent 0 has not taken is repeated: the step, and that the workers are quiet.
-func TestReportsThatAreNotTakenAreSaidAgain(t *testing.T) {
+func TestReportsThatAreNotTakenAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "beat")
 		must(t, os.WriteFile(path, []byte("7"), 0o600))

@@ -125,7 +125,7 @@ func TestAgent0DoesNotAnswer(t *testing.T) {
 }
 
 // If a proposal cannot be published because agent 0 is lost, that loss is the outcome.
-func TestProposalToALostAgent0IsNoOutcome(t *testing.T) {
+func TestProposalToALostAgent0IsNotAnOutcome(t *testing.T) {
 	c := complete(Config{World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 1}, Workers: Workers{Command: []string{"x"}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	r := newRound(agentOf(t, c, &met{store: lostStore{}}), twoMembers())

@@ -175,7 +175,7 @@ func TestReportsThatComeLate(t *testing.T) {
 }
 
 // In a healthy run, whose ranks differ as those of one kind of machine do, no rank is named.
-func TestNoiseNamesNobody(t *testing.T) {
+func TestNoiseNamesNoRank(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, ranks := range []int{2, 8, 64} {
 		hosts := make([]string, ranks)

@@ -157,7 +157,7 @@ func TestOthersMayWait(t *testing.T) {
 }
 
 // Time in which this process did not run either does not count as the workers' silence.
-func TestSuspendedWatchBlamesNobody(t *testing.T) {
+func TestSuspendedWatchBlamesNoRank(t *testing.T) {
 	s := begin(1)
 	s.pass(timeout/2, time.Second, nothing)
 	if hung, _ := s.observe(s.now.Add(24 * time.Hour)); hung != nil {

@@ -13,7 +13,7 @@ import (
 // limitVariable makes this test a process that may lock 64 KiB, of a user for whom the limit holds.
 const limitVariable = "DDPBATCH_TEST_UCX_LIMIT"
 
-func TestLimitOnLockedMemoryIsSaid(t *testing.T) {
+func TestLimitOnLockedMemoryIsReported(t *testing.T) {
 	if os.Getenv(limitVariable) != "" {
 		few := unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &few); err != nil {
