@@ -233,7 +233,7 @@ func TestReportOfSavesLeavesOutNoise(t *testing.T) {
 }
 
 // A run that saves nothing says nothing of it.
-func TestRunWithoutSavesSaysNothingOfThem(t *testing.T) {
+func TestRunWithoutSavesReportsNone(t *testing.T) {
 	var out bytes.Buffer
 	mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
 		if rank == 0 {
@@ -258,7 +258,7 @@ func TestTimesAreShortForPeople(t *testing.T) {
 }
 
 // A user who saves too often is warned, once; and at the end sees what saving has cost.
-func TestSavingTooOftenIsSaidOnce(t *testing.T) {
+func TestSavingTooOftenIsReportedOnce(t *testing.T) {
 	for every, want := range map[int]int{1: 1, 100: 0} {
 		var log testkit.Journal
 		var out bytes.Buffer

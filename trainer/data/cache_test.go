@@ -93,7 +93,7 @@ func TestCachePreparesOnce(t *testing.T) {
 }
 
 // Whatever becomes of the file, it is noticed and the data is what it was.
-func TestCacheIsMended(t *testing.T) {
+func TestCacheIsRepaired(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
 	want := digestOf(mustCSV(t, cache, cfg))

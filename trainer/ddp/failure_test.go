@@ -201,7 +201,7 @@ func TestCloseInAStepIsAnErrorOfTheOthers(t *testing.T) {
 }
 
 // A rank that knows that it has failed does not wait for one that comes late, which then hears the reason.
-func TestFailureWaitsForNobody(t *testing.T) {
+func TestFailureWaitsForNoRank(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail func(d *DDP, pass *nn.Pass) error
 		want string

@@ -148,7 +148,7 @@ func TestParameterUsedTooSeldomIsNamed(t *testing.T) {
 
 // What a Hook has kept back of a parameter's gradients arrives when nobody uses it: all that was applied, and what is still owed, is
 // the sum of the gradients. A parameter without a gradient has zeros.
-func TestUnusedParametersGetWhatIsOwed(t *testing.T) {
+func TestUnusedParametersGetWhatHooksKeptBack(t *testing.T) {
 	for name, newHook := range map[string]func() Hook{
 		"int8": NewInt8Hook, "PowerSGD": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 1, MinRate: 1, Seed: 7}) },
 	} {
