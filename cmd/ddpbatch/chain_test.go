@@ -214,7 +214,7 @@ func TestAfterWhatCannotBe(t *testing.T) {
 }
 
 // A job that Slurm took from a command that was killed before it could record it is waited for, too: the run's job of before has ended.
-func TestAfterAJobThatNobodyRecorded(t *testing.T) {
+func TestAfterAnUnrecordedJob(t *testing.T) {
 	for _, test := range []struct{ mode, links, want string }{
 		{"after", "1", "--dependency=afterany:500"},
 		{"after@501", "2", "--dependency=afterany:500:501"},

@@ -90,7 +90,7 @@ func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 }
 
 // A command that was interrupted returns that, and neither the job nor the template that it has read.
-func TestFileReadAfterAnInterruptIsNoJob(t *testing.T) {
+func TestFileReadAfterAnInterruptIsNotAJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(path, []byte("name = \"x\"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func TestSignalsCancelWithTheirName(t *testing.T) {
 	}
 }
 
-func TestStopIsNoSignal(t *testing.T) {
+func TestStopIsNotASignal(t *testing.T) {
 	ctx, stop := withSignals(context.Background(), io.Discard)
 	stop()
 	if errors.As(context.Cause(ctx), new(launch.SignalError)) || ctx.Err() == nil {

@@ -26,8 +26,8 @@ func (c *cluster) needsCgroups() {
 	}
 }
 
-// ranksSay is a command that writes what shell words print to a file of each rank, and what these files then hold, by rank.
-func ranksSay(words string) []string {
+// printFromRanks is a command that writes what shell words print to a file of each rank, and what these files then hold, by rank.
+func printFromRanks(words string) []string {
 	return []string{"sh", "-c", "{ " + words + "; } >$DDPBATCH_RUN_DIR/said.$RANK 2>&1"}
 }
 
@@ -46,7 +46,7 @@ func testSlurmCoresOfRanks(t *testing.T, c *cluster) {
 	if c.needsCgroups(); runtime.NumCPU() < 2 {
 		t.Skip("needs two CPUs")
 	}
-	cores := ranksSay("sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status")
+	cores := printFromRanks("sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status")
 	for _, row := range []struct {
 		name, mode string
 		nproc      int
@@ -99,7 +99,7 @@ func testSlurmDevicesOfRanks(t *testing.T, c *cluster) {
 		{"none", "", []string{mayNot, mayNot}},
 		{"both", "gpus_per_node = 2", []string{may, may}},
 	} {
-		c.commandJob(row.name, "nodes = 1\n"+row.lines, "1", ranksSay("cat "+devices+"/gpu0; cat "+devices+"/gpu1")...)
+		c.commandJob(row.name, "nodes = 1\n"+row.lines, "1", printFromRanks("cat "+devices+"/gpu0; cat "+devices+"/gpu1")...)
 		s := c.submit(row.name + ".toml")
 		s.await()
 		lines := strings.Split(strings.TrimSpace(s.wrote(0)), "\n")

@@ -27,8 +27,8 @@ type seen struct {
 const sayPlace = `echo "place $(hostname) $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $NODE_RANK ` +
 	`$MASTER_ADDR $MASTER_PORT $SLURM_PROCID"`
 
-// envAndSay is a task that takes its place from `ddpbatch env`.
-const envAndSay = `set -e; ddpbatch env >/dev/null; eval "$(ddpbatch env)"; ` + sayPlace
+// envAndPrint is a task that takes its place from `ddpbatch env`.
+const envAndPrint = `set -e; ddpbatch env >/dev/null; eval "$(ddpbatch env)"; ` + sayPlace
 
 // readPlaces reads the lines of all tasks, in the order of their ranks.
 func readPlaces(t *testing.T, out string) (tasks []seen) {
@@ -140,12 +140,12 @@ func testSlurmEnv(t *testing.T, c *cluster) {
 		{"one node", "-N1 -n3", []int{3}, 3},
 		{"overcommitted", "-N4 -n32 -O", []int{8, 8, 8, 8}, 32},
 	} {
-		args := append(strings.Fields(layout.srun), "bash", "-c", envAndSay)
+		args := append(strings.Fields(layout.srun), "bash", "-c", envAndPrint)
 		c.checkLayout(layout.name, c.ok("srun", args...).stdout, layout.counts, layout.world)
 	}
 	// only a batch script's srun makes these of 7 tasks
 	for _, distribution := range []string{"block", "cyclic"} {
-		out := c.batch("-N4 -n7 --ntasks-per-node=2", "srun -m "+distribution+" bash -c '"+envAndSay+"'\n")
+		out := c.batch("-N4 -n7 --ntasks-per-node=2", "srun -m "+distribution+" bash -c '"+envAndPrint+"'\n")
 		c.checkLayout("uneven, "+distribution, out, []int{2, 2, 2, 1}, 7)
 	}
 }
@@ -205,7 +205,7 @@ func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
 func (c *cluster) arbitrary(hosts []string) output {
 	c.t.Helper()
 	list := c.write("hosts", strings.Join(hosts, "\n")+"\n")
-	return c.run("env", "SLURM_HOSTFILE="+list, "srun", "-m", "arbitrary", "-n", strconv.Itoa(len(hosts)), "bash", "-c", envAndSay)
+	return c.run("env", "SLURM_HOSTFILE="+list, "srun", "-m", "arbitrary", "-n", strconv.Itoa(len(hosts)), "bash", "-c", envAndPrint)
 }
 
 // testSlurmEnvSteps runs several steps in one job: on all of it, and on the last two of its four nodes.
@@ -213,7 +213,7 @@ func (c *cluster) arbitrary(hosts []string) output {
 func testSlurmEnvSteps(t *testing.T, c *cluster) {
 	var script strings.Builder
 	for i, srun := range []string{"-N4 -n4", "-N4 -n4", "-N2 -n4 -w n[3-4]"} {
-		fmt.Fprintf(&script, "srun %s bash -c '%s' >step.%d || exit\n", srun, envAndSay, i)
+		fmt.Fprintf(&script, "srun %s bash -c '%s' >step.%d || exit\n", srun, envAndPrint, i)
 	}
 	c.batch("-N4 -n8 --ntasks-per-node=2", script.String())
 	ports := map[int]bool{}

@@ -55,7 +55,7 @@ func TestTorchHangNamesTheRank(t *testing.T) {
 			}
 			want := p.hangWords(row.says)
 			if !want.MatchString(out.stderr) {
-				t.Errorf("it does not say %s:\n%s", want, hangSaid(out.stderr))
+				t.Errorf("it does not say %s:\n%s", want, hangReport(out.stderr))
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestTorchThatGetsOnDoesNotHang(t *testing.T) {
 	}
 	out := play(3)
 	if strings.Contains(out.stderr, "gave a sign of life") { // on a busy machine a rank may not get the processor for so long
-		t.Logf("once more, in four times the time:\n%s", hangSaid(out.stderr))
+		t.Logf("once more, in four times the time:\n%s", hangReport(out.stderr))
 		out = play(12)
 	}
 	if out.code != 0 || strings.Count(out.stdout, "healthy") != 2 {
@@ -125,8 +125,8 @@ func (p *pytorch) hangWords(says string) *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^ddpbatch: ` + strings.Join(parts, ""))
 }
 
-// hangSaid is what the report of a hang says, without what ranks wrote.
-func hangSaid(text string) string {
+// hangReport is what the report of a hang says, without what ranks wrote.
+func hangReport(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "[") {

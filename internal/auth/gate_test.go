@@ -35,7 +35,7 @@ func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error,
 	})
 }
 
-func TestGateServesWhoHasTheKey(t *testing.T) {
+func TestGateServesHoldersOfTheKey(t *testing.T) {
 	var hellos []string // written before the client's stream ends
 	serve := func(conn net.Conn, hello []byte) error {
 		hellos = append(hellos, string(hello))

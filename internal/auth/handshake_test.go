@@ -157,7 +157,7 @@ func TestHandshakeDoesNotBeginWithoutAKey(t *testing.T) {
 	}
 }
 
-func TestVersionMismatchIsSaid(t *testing.T) {
+func TestVersionMismatchIsReported(t *testing.T) {
 	later := string(AppendPreface(nil, Version+1))
 	check := func(t *testing.T, err error) {
 		t.Helper()
@@ -215,8 +215,8 @@ func TestForeignPeerIsRefused(t *testing.T) {
 	}
 }
 
-// TestImpostorIsNotBelieved plays servers that do not know the secret to a client that does.
-func TestImpostorIsNotBelieved(t *testing.T) {
+// TestImpostorIsRejected plays servers that do not know the secret to a client that does.
+func TestImpostorIsRejected(t *testing.T) {
 	preface := string(AppendPreface(nil, Version))
 	challenge := preface + strings.Repeat("n", 32) + "\x00\x00"
 	clientProof := len(preface) + 32 + 2 // where it begins in what the client sends, after an empty hello

@@ -76,7 +76,7 @@ func TestMissingImageIsRemarkedOn(t *testing.T) {
 }
 
 // A site may say which runtime its jobs have. That gives no job a container.
-func TestRuntimeOfTheSiteAloneIsNoContainer(t *testing.T) {
+func TestRuntimeOfTheSiteIsNotAContainer(t *testing.T) {
 	d, err := ParseDefaults(rundir.DefaultsFile{Name: "/etc/ddpbatch.toml", Text: "[container]\nruntime = \"apptainer\"\n", Site: true})
 	if err != nil {
 		t.Fatal(err)

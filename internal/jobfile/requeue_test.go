@@ -106,8 +106,8 @@ func TestPolicyKnowsTheLimit(t *testing.T) {
 	}
 }
 
-// TestSignalsNobodyCatchesAreFaults: a signal that would end the job's script or its tasks.
-func TestSignalsNobodyCatchesAreFaults(t *testing.T) {
+// TestUncaughtSignalsAreFaults: a signal that would end the job's script or its tasks.
+func TestUncaughtSignalsAreFaults(t *testing.T) {
 	for signal, want := range map[string]string{
 		"B:ALRM": `job.toml:2:7: slurm.signal = "B:ALRM": the batch script does not catch ALRM, which would end the job or do ` +
 			`nothing; write "B:USR2@120"`,

@@ -110,8 +110,8 @@ ranks 4-5 on n3: no answer: the node did not answer in time, or the process has 
 	}
 }
 
-// TestStacksHarmNobody: processes that are alike are found so, and live on.
-func TestStacksHarmNobody(t *testing.T) {
+// TestStacksHarmNoRank: processes that are alike are found so, and live on.
+func TestStacksHarmNoRank(t *testing.T) {
 	run := newRun(t, "n1", "n1")
 	var pids []int
 	for rank := range 2 {

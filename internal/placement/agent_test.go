@@ -366,9 +366,9 @@ func TestRunKnowsTheLayout(t *testing.T) {
 	}
 }
 
-// TestMisplacedRankZeroIsSaidOnce: where rank 0 is on the second node, the two tasks that know it reject the run: by PMI-2 rank 0 says so,
-// without it the one where the others look.
-func TestMisplacedRankZeroIsSaidOnce(t *testing.T) {
+// TestMisplacedRankZeroIsReportedOnce: where rank 0 is on the second node, the two tasks that know it reject the run. With PMI-2
+// rank 0 says so; without it the one where the others look.
+func TestMisplacedRankZeroIsReportedOnce(t *testing.T) {
 	second := slurm.Allocation{JobID: "7", StepID: "0", Nodes: []string{"n1", "n2"}, TasksPerNode: []int{2, 1}, Tasks: 3, NodeRank: 1}
 	first, other := second, second
 	first.NodeRank, first.ProcID = 0, 1

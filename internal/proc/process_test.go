@@ -152,7 +152,7 @@ func alive(pid int) bool {
 	return err == nil && !s.zombie()
 }
 
-func TestHandlesSeesWhoTrapsASignal(t *testing.T) {
+func TestHandlesSeesTrappedSignals(t *testing.T) {
 	cookie := newCookie(t)
 	_, lines := startTest(t, shell(cookie, `trap : USR2; trap '' USR1; echo trapped $$; while :; do sleep 1000; done`), Start)
 	trapped := pidAfter(t, lines, "trapped")

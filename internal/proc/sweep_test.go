@@ -43,7 +43,7 @@ setsid sleep 1000 & echo session $!
 sh -c 'setsid sh -c "sleep 1000 & echo daemon \$!"'
 wait`
 
-func TestSweepFindsWhoLeft(t *testing.T) {
+func TestSweepFindsProcessesThatLeft(t *testing.T) {
 	cookie := newCookie(t)
 	p, lines := startTest(t, shell(cookie, scattered), Start)
 	member, session, daemon := pidAfter(t, lines, "member"), pidAfter(t, lines, "session"), pidAfter(t, lines, "daemon")
@@ -341,7 +341,7 @@ func TestSweepOrphansFindsWhatTheDyingLeave(t *testing.T) {
 
 // Who was a child before this process became a subreaper, as in a wrapper that has executed it, is nobody's orphan; nor is a child
 // of the first process of a container, which gets those of others.
-func TestSweepOrphansSparesWhoWasThere(t *testing.T) {
+func TestSweepOrphansSparesEarlierChildren(t *testing.T) {
 	before := exec.Command("sleep", "1000")
 	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := before.Start(); err != nil { // past this package, as a wrapper does
@@ -396,7 +396,7 @@ func TestSweepOrphansSparesTheNested(t *testing.T) {
 }
 
 // What a sweep costs that finds nobody, as at the end of most runs.
-func BenchmarkSweepOfNobody(b *testing.B) {
+func BenchmarkSweepOfNoProcesses(b *testing.B) {
 	for b.Loop() {
 		if _, err := SweepOrphans(b.Context(), NewCookie()); err != nil {
 			b.Fatal(err)

@@ -97,7 +97,7 @@ func TestEveryCrashLeavesOneWholeFile(t *testing.T) {
 }
 
 // A rename whose reply is lost has worked; one that failed for the same reason has not.
-func TestLostReplyIsNoFailure(t *testing.T) {
+func TestLostReplyIsNotAFailure(t *testing.T) {
 	for _, happens := range []bool{true, false} {
 		mem := before(t)
 		in := vfstest.NewInjector(mem, func(_ int, op vfstest.Op) (f vfstest.Fault) {

@@ -136,7 +136,7 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 }
 
 // What Slurm did not take, or nobody asked it to take, is not asked for again; what it may have taken stays.
-func TestSubmitGivesBackWhatSlurmRefused(t *testing.T) {
+func TestSubmitUndoesWhatSlurmRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		sbatch  string // shell lines
 		prepare func(*world, *Resumer)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-func TestLedgerGivesBackItsEvents(t *testing.T) {
+func TestLedgerReturnsItsEvents(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	if events, err := d.Ledger(); len(events) != 0 || err != nil {
 		t.Errorf("before: %v, %v", events, err)

@@ -78,14 +78,14 @@ func TestCheckOwnRefusesWhatOthersCanChange(t *testing.T) {
 			must(t, err)
 			test.change(t, d)
 			for _, d := range []*Dir{d, element} {
-				errorSays(t, "CheckOwner", d.CheckOwner(), test.owner)
-				errorSays(t, "CheckOwn", d.CheckOwn(), test.own)
+				wantError(t, "CheckOwner", d.CheckOwner(), test.owner)
+				wantError(t, "CheckOwn", d.CheckOwn(), test.own)
 			}
 		})
 	}
 }
 
-func errorSays(t *testing.T, what string, err error, want string) {
+func wantError(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
@@ -170,8 +170,8 @@ func TestElementOfAnotherIsRefused(t *testing.T) {
 	element, err := d.Task(3)
 	must(t, err)
 	give(t, element.Path())
-	errorSays(t, "the element", element.CheckOwn(), "tasks/3 belongs to user 4242")
-	errorSays(t, "the array", d.CheckOwn(), "")
+	wantError(t, "the element", element.CheckOwn(), "tasks/3 belongs to user 4242")
+	wantError(t, "the array", d.CheckOwn(), "")
 }
 
 // openACL is an ACL that lets everybody do everything, as the kernel takes it: version 2, then tag, permissions and id of each entry
@@ -261,7 +261,7 @@ func TestCreateRefusesRunsOfAll(t *testing.T) {
 			must(t, os.Mkdir(runs, 0o755))
 			test.change(t, runs)
 			_, err := Create(config(t, runs, "a"))
-			errorSays(t, "Create", err, test.says)
+			wantError(t, "Create", err, test.says)
 			if left := listing(t, runs); test.says != "" && len(left) > 0 {
 				t.Errorf("%q is left", left)
 			}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFinalizeOverrideTakesBackWhatDoesNotFit holds that a job that the checkpoints do not fit is taken back, to what last fitted.
-func TestFinalizeOverrideTakesBackWhatDoesNotFit(t *testing.T) {
+// TestFinalizeOverrideUndoesWhatDoesNotFit holds that a job that the checkpoints do not fit is taken back, to what last fitted.
+func TestFinalizeOverrideUndoesWhatDoesNotFit(t *testing.T) {
 	for _, fits := range []bool{true, false} {
 		d := create1(t, t.TempDir(), "job")
 		first := d.Spec()

@@ -134,7 +134,7 @@ func TestStepTimesOfManyRanks(t *testing.T) {
 	}
 }
 
-func TestStepTimesRefuseWhatIsNoFileOfTheRun(t *testing.T) {
+func TestStepTimesRefuseFilesOutsideTheRun(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	_, err := d.ClaimAttempt()
 	must(t, err)

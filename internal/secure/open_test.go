@@ -235,7 +235,7 @@ func TestReflectionIsRefused(t *testing.T) {
 	})
 }
 
-func TestVersionMismatchIsSaid(t *testing.T) {
+func TestVersionMismatchIsReported(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	later := auth.AppendPreface(nil, auth.Version+1)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)

@@ -116,7 +116,7 @@ func TestNewestReadsARunWithoutALedger(t *testing.T) {
 }
 
 // The caller's own jobs are not asked for where it is not known whose run it is.
-func TestNewestAsksForNobodysJobs(t *testing.T) {
+func TestNewestNeedsTheOwnerOfTheRun(t *testing.T) {
 	w := newWorld(t)
 	s := &Submission{Run: w.run}
 	w.Must(os.RemoveAll(w.run.Path()))

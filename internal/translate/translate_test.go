@@ -362,7 +362,7 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 }
 
 // The parser calls itself for what is nested. The largest script has to fit its stack, and its time.
-func TestDeepNestingIsNoCrash(t *testing.T) {
+func TestDeepNestingDoesNotCrash(t *testing.T) {
 	for _, part := range []string{"$(", "if ", "${a:-", "x | "} {
 		script := "#!/bin/bash\n" + strings.Repeat(part, (maxScript-100)/len(part))
 		if _, err := Script(script, Options{Base: "."}); err == nil {
