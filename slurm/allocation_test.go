@@ -140,7 +140,7 @@ func TestCheckLayout(t *testing.T) {
 
 // Salloc's shell on a compute node sees a step of one task, with a reserved
 // id. The values are those of a real one.
-func TestInteractiveStepIsNoStep(t *testing.T) {
+func TestInteractiveStepIsNotAStep(t *testing.T) {
 	a, err := slurm.FromEnviron(envFile{
 		"SLURM_CLUSTER_NAME": "arc", "SLURM_JOB_ID": "1731344", "SLURM_STEP_ID": "4294967290",
 		"SLURM_JOB_NODELIST": "g[1-2]", "SLURM_TASKS_PER_NODE": "8(x2)",

@@ -49,7 +49,7 @@ func TestScrub(t *testing.T) {
 }
 
 // After a scrub a real task's environment no longer looks like a job.
-func TestScrubbedTaskIsNoJob(t *testing.T) {
+func TestScrubbedTaskIsNotAJob(t *testing.T) {
 	env := readEnvFile(t, filepath.Join(dumps, "15-mpi-pmi2", "task-03.env"))
 	var environ []string
 	for name, value := range env {

@@ -118,7 +118,7 @@ func TestSbatchErrorsCorpus(t *testing.T) {
 }
 
 // A number in a greeting is not a job if sbatch says that it has failed.
-func TestNumberInAGreetingIsNoJob(t *testing.T) {
+func TestNumberInAGreetingIsNotAJob(t *testing.T) {
 	out := recorded(t, "sbatch-errors/bad-partition")
 	out.Stdout = []byte("jobs in the queue:\n5\n")
 	p := &pretend{answers: map[string]Output{"sbatch": out}}

@@ -12,9 +12,9 @@ import (
 	"ddpbatch/internal/lint"
 )
 
-// neverSaid matches output of failures that are never chance: a data race, a leak, wrong bits, a port, a lock or an intruder, and what ends
-// a whole test program. A test that draws its own seed is another test when it runs again, so that a second run proves nothing.
-var neverSaid = regexp.MustCompile("(?im)" + strings.Join([]string{
+// neverPrinted matches output of failures that are never chance: a data race, a leak, wrong bits, a port, a lock or an intruder, and what
+// ends a whole test program. A test that draws its own seed is another test when it runs again, so that a second run proves nothing.
+var neverPrinted = regexp.MustCompile("(?im)" + strings.Join([]string{
 	`DATA RACE|race detected|concurrent map`,
 	`\b(?:exit|status|code|ended with|exited with)\W{0,3}66\b`, // a child's end after a race; only a log may have it
 	`goleak|unexpected goroutines|\bleak|lives on|the end of all processes|no process of|\bdescriptors\b|descriptor was closed`,
@@ -39,7 +39,7 @@ var neverIn = regexp.MustCompile(`/internal/(?:auth|secure)(?: |$)|/trainer Test
 func (o outcome) again(security []string) (tests []test, why string) {
 	for _, t := range o.failed {
 		said := o.said[t]
-		if m := neverSaid.FindString(said); m != "" {
+		if m := neverPrinted.FindString(said); m != "" {
 			return nil, fmt.Sprintf("%s says %q", t, strings.TrimSpace(m))
 		}
 		if neverIn.MatchString(t.String()) || neverNamed.MatchString(t.name) || t.isOf(security) {

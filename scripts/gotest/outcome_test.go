@@ -20,7 +20,7 @@ func TestNeedsRoot(t *testing.T) { t.Skip("not root") }
 
 func TestNeedsRootToo(t *testing.T) { t.Log("looks"); t.Skip("not root") }
 
-func TestSaysNothing(t *testing.T) { t.SkipNow() }
+func TestPrintsNothing(t *testing.T) { t.SkipNow() }
 
 func TestIsAScript(t *testing.T) { t.Log("WORK=$WORK\n> [short] skip 'it takes long'\n"); t.SkipNow() }
 

@@ -15,7 +15,7 @@ import (
 
 // script is a side that is a shell script; $1 is a file of the test's.
 func script(name, text, file string) side {
-	return side{name: name, met: saysMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
+	return side{name: name, met: printsMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
 }
 
 func TestLaunchKnowsWhetherAllMet(t *testing.T) {
@@ -38,7 +38,7 @@ func TestLaunchKnowsWhetherAllMet(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				return saysMet(line)
+				return printsMet(line)
 			}
 			got, err := launch(t.Context(), launchLimit, s, 1)
 			if err != nil || math.IsNaN(got.met) == tt.met || math.IsNaN(got.ended) == tt.met || said(got.fault) != tt.fault {

@@ -26,12 +26,12 @@ type side struct {
 	met func(line string) bool
 }
 
-func saysMet(line string) bool { return line == "met" }
+func printsMet(line string) bool { return line == "met" }
 
 // ours returns the side of `ddpbatch run` with further flags.
 func ours(ddpbatch string, flags []string, variable string, program ...string) side {
 	name := strings.Join(append([]string{"ddpbatch run"}, flags...), " ")
-	return side{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
+	return side{name: name, met: printsMet, command: func(ranks int) *exec.Cmd {
 		args := slices.Concat([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags, []string{"--"}, program)
 		cmd := exec.Command(ddpbatch, args...)
 		cmd.Env = []string{variable}
@@ -53,7 +53,7 @@ func builtin(ddpbatch, key string) side {
 }
 
 func mpirun(mpi tools.MPI) side {
-	return side{name: "mpirun of " + mpi.Name, version: mpi.Version, met: saysMet, command: func(ranks int) *exec.Cmd {
+	return side{name: "mpirun of " + mpi.Name, version: mpi.Version, met: printsMet, command: func(ranks int) *exec.Cmd {
 		return mpi.Command(ranks, nil)
 	}}
 }
@@ -71,7 +71,7 @@ func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
 // aliases. The values here name a rank that does not exist, and have the same meaning. The ranks meet on a separate port, because
 // --standalone would use 29400, which may be in use.
 func torchrun(python, version, script string) side {
-	return side{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+	return side{name: "torchrun", version: version, met: printsMet, command: func(ranks int) *exec.Cmd {
 		absent := strconv.Itoa(ranks) + ":1"
 		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks),
 			"--master_port="+processes.FreePort(),

@@ -6,7 +6,7 @@ import (
 )
 
 // torchrun's redirects name a rank that does not exist.
-func TestTorchrunRedirectsNobody(t *testing.T) {
+func TestTorchrunRedirectsNoRank(t *testing.T) {
 	for ranks, want := range map[int]string{1: "--redirects=1:1", 4: "--redirects=4:1"} {
 		if args := torchrun("python3", "", "meet.py").command(ranks).Args; !slices.Contains(args, want) {
 			t.Errorf("%d ranks: %q", ranks, args)

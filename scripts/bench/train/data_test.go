@@ -68,7 +68,7 @@ func TestClassesDependOnPixels(t *testing.T) {
 }
 
 // Of the text there is to learn which symbols are frequent, and which follow which.
-func TestTextIsNoNoise(t *testing.T) {
+func TestTextIsNotNoise(t *testing.T) {
 	symbols := text(rand.New(rand.NewPCG(1, 2)))
 	var first, follows float64
 	for i, symbol := range symbols {

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestRunReturnsWhatWasSaid(t *testing.T) {
+func TestRunReturnsTheOutput(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "8")
 	said, took, err := Run(t.Context(), exec.Command("/bin/sh", "-c", "echo a; echo b$OMP_NUM_THREADS >&2; sleep 0.05"))
 	if err != nil || said != "a\nb\n" || took < 50*time.Millisecond {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestRunShowsWhatWasSaid(t *testing.T) {
+func TestRunShowsTheOutput(t *testing.T) {
 	if err := Run(t.Context(), "/bin/sh", "-c", "exit 0"); err != nil {
 		t.Error(err)
 	}
