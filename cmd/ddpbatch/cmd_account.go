@@ -21,7 +21,8 @@ func newAccountCommand(e *env) *cli.Command {
 		Usage:       "show where the time of all runs went, and which nodes failed",
 		Description: example("ddpbatch account", "ddpbatch account --since 30d", "ddpbatch account --runs runs --json"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Usage: "count only what was within the last `TIME`, such as 30d, 12h or 90m", DefaultText: "all"},
+			&cli.StringFlag{Name: "since",
+				Usage: "count only what was within the last `TIME`, such as 30d, 12h or 90m", DefaultText: "all"},
 			&cli.StringFlag{Name: "runs", Usage: "only the runs of this `FOLDER`", DefaultText: "all, as status --all"},
 			jsonFlag(),
 		},

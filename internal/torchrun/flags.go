@@ -18,11 +18,12 @@ var Flags = slices.Concat(nodeFlags, commandFlags, outputFlags, endFlags, idleFl
 
 // nodeFlags set how many nodes and workers there are, and how they meet.
 var nodeFlags = []*Flag{
-	{Name: "nproc-per-node", Word: "N", Usage: "workers on this node: a number, gpu, cpu or auto", set: func(o *Options, text string) error {
-		o.Nproc = text
-		_, err := launch.ParseNproc(text)
-		return err
-	}},
+	{Name: "nproc-per-node", Word: "N", Usage: "workers on this node: a number, gpu, cpu or auto",
+		set: func(o *Options, text string) error {
+			o.Nproc = text
+			_, err := launch.ParseNproc(text)
+			return err
+		}},
 	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run continues with at least MIN of them. Not needed under srun",
 		set: parsed(parseNodes, func(o *Options) *NodeRange { return &o.Nodes })},
 	{Name: "standalone", Usage: "one node, even if there are more", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
