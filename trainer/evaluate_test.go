@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -55,8 +56,16 @@ func TestEvaluationsBelongToTheirSteps(t *testing.T) {
 		"some epochs and the last": {1, 5, 4, func(c *Config) { c.Evaluate.EveryEpochs = 3 }, []int64{12, 20}},
 		"epochs and steps": {1, 6, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.EverySteps = 5, 3 },
 			[]int64{3, 6, 9, 12, 15, 18, 20, 21, 24}},
-		"where there is a line":     {2, 2, 12, func(c *Config) { c.Evaluate.EverySteps = 10 }, []int64{10, 20}},
-		"once averages are taken":   {2, 2, 6, func(c *Config) { c.Evaluate.EverySteps, c.DDP.AverageEvery = 5, 4 }, []int64{5, 12}},
+		"where there is a line":   {2, 2, 12, func(c *Config) { c.Evaluate.EverySteps = 10 }, []int64{10, 20}},
+		"once averages are taken": {2, 2, 6, func(c *Config) { c.Evaluate.EverySteps, c.DDP.AverageEvery = 5, 4 }, []int64{5, 12}},
+		"max_steps in an epoch":   {2, 3, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.MaxSteps = 1, 6 }, []int64{4, 6}},
+		"max_steps at an epoch's end": {1, 5, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.MaxSteps = 3, 8 },
+			[]int64{8}},
+		"max_steps and steps": {1, 3, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.EverySteps, c.MaxSteps = 2, 3, 6 },
+			[]int64{3, 6}},
+		"max_steps without evaluations": {1, 3, 4, func(c *Config) { c.MaxSteps = 6 }, nil},
+		"max_steps between averages": {2, 2, 6, func(c *Config) { c.Evaluate.EveryEpochs, c.DDP.AverageEvery, c.MaxSteps = 1, 4, 11 },
+			[]int64{6, 11}},
 		"averages of the epoch end": {2, 2, 6, func(c *Config) { c.Evaluate.EverySteps, c.DDP.AverageEvery = 4, 100 }, []int64{6, 12}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +97,42 @@ func TestNoEvaluationIsPrintedTwice(t *testing.T) {
 	}
 }
 
+// A run that max_steps ends reports its last step as it reports the end of an epoch, and once only: an attempt that resumes there has
+// nothing to do, unless the evaluation was interrupted.
+func TestMaxStepsEndsWithAReport(t *testing.T) {
+	for _, steps := range []int{6, 8} { // within the second epoch, and at its end
+		cfg := evaluatedJob(2, 3, 4)
+		cfg.Evaluate.EveryEpochs, cfg.MaxSteps = 1, steps
+		cfg.Data.Eval, cfg.Data.Rows = rowRange(32, 72), 72 // 5 rounds of 4 rows on each of 2 ranks
+		c := newCheckpoints()
+		attempt := func(stopAt int64) (Result, string) {
+			t.Helper()
+			stop, progress := stopAfter(stopAt)
+			world := mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+				env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true
+				if env.Clock = ticking(); rank == 0 && stopAt > 0 {
+					env.Stop, env.onStep = stop, progress
+				}
+			})
+			return world[0].Result, world[0].out.String()
+		}
+		last := regexp.MustCompile(`(?m)^rank 0 \| epoch 1 \| loss \d\S+ .*\| eval loss \d\.\d{4}$`)
+		stopped, out := attempt(int64(steps) - 1) // asked to stop in the last step
+		if !stopped.Stopped || last.MatchString(out) {
+			t.Fatalf("max_steps %d: %+v, not stopped in its last evaluation:\n%s", steps, stopped, out)
+		}
+		ended, out := attempt(0)
+		if ended.Stopped || ended.Resumed != int64(steps) || !ended.Evaluated || !last.MatchString(out) {
+			t.Errorf("max_steps %d: %+v, without its last evaluation:\n%s", steps, ended, out)
+		}
+		idle, out := attempt(0)
+		nothing := fmt.Sprintf("rank 0 | nothing to do: step %d was reached before, and max_steps is %d\n", steps, steps)
+		if idle.Evaluated || !strings.Contains(out, nothing) {
+			t.Errorf("max_steps %d: %+v, want %q:\n%s", steps, idle, nothing, out)
+		}
+	}
+}
+
 // A run that is stopped where an evaluation is due, and not made yet, makes it when it goes on.
 func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
@@ -99,6 +144,7 @@ func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race d
 		"there and between":       {1, 2, 6, func(c *Config) { c.Evaluate.EverySteps = 3 }},
 		"local SGD":               {2, 3, 6, func(c *Config) { c.Evaluate.EverySteps, c.DDP.AverageEvery = 5, 3 }},
 		"epochs and steps":        {1, 4, 3, func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.EverySteps = 2, 3 }},
+		"max_steps in an epoch":   {2, 4, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.MaxSteps = 1, 10 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := evaluatedJob(test.world, test.epochs, test.steps)

@@ -10,8 +10,12 @@ import (
 
 // run trains, saves what was done, and reports how it went.
 func (t *trainer) run(ctx context.Context) (Result, error) {
-	if t.at.Epoch >= t.cfg.Epochs && t.env.Comm.Rank() == 0 {
+	switch {
+	case t.env.Comm.Rank() != 0:
+	case t.at.Epoch >= t.cfg.Epochs:
 		t.print("rank 0 | nothing to do: epoch %d was reached before, and epochs is %d\n", t.at.Epoch, t.cfg.Epochs)
+	case t.reachedMaxSteps() && !t.at.EvalDue:
+		t.print("rank 0 | nothing to do: step %d was reached before, and max_steps is %d\n", t.at.Step, t.cfg.MaxSteps)
 	}
 	stopped, err := t.trainEpochs(ctx)
 	if err == nil {
@@ -32,12 +36,13 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 // trainEpochs trains from where setUp left off to the end of the last epoch, to max_steps, until the evaluations have stopped improving, or
 // until a stop that the ranks have agreed on.
 func (t *trainer) trainEpochs(ctx context.Context) (stopped bool, err error) {
-	for t.at.Epoch < t.cfg.Epochs && !t.stoppedImproving() && !t.reachedMaxSteps() {
+	for t.at.Epoch < t.cfg.Epochs && !t.stoppedImproving() && (!t.reachedMaxSteps() || t.at.EvalDue) {
 		if stopped, err := t.trainEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
-		if t.stepsLeft() > 0 {
-			break // the evaluations have stopped improving, or max_steps is reached
+		if t.stepsLeft() > 0 { // the evaluations have stopped improving, or max_steps is reached
+			t.reportEpoch()
+			break
 		}
 		if stopped, err := t.endEpoch(ctx); err != nil || stopped {
 			return stopped, err
@@ -148,7 +153,8 @@ func (t *trainer) afterStep(ctx context.Context) (stopped bool, err error) {
 		return false, inStep(t.at.Step, err)
 	}
 	every := int64(t.cfg.Evaluate.EverySteps)
-	t.at.EvalDue = t.at.EvalDue || every > 0 && t.at.Step%every == 0
+	due := every > 0 && t.at.Step%every == 0 || t.cfg.Evaluate.EveryEpochs > 0 && t.reachedMaxSteps()
+	t.at.EvalDue = t.at.EvalDue || due && t.eval != nil
 	if t.at.EvalDue && t.inSync && t.stepsLeft() > 0 {
 		return t.evaluate(ctx)
 	}
@@ -161,7 +167,7 @@ func (t *trainer) evaluatesAtEpochEnd() bool {
 	return t.at.EvalDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0)
 }
 
-// endEpoch evaluates, if that is due, and reports the epoch.
+// endEpoch evaluates, if that is due, and reports the epoch. afterStep makes the evaluations within an epoch.
 func (t *trainer) endEpoch(ctx context.Context) (stopped bool, err error) {
 	if t.evaluatesAtEpochEnd() {
 		if stopped, err := t.evaluate(ctx); err != nil || stopped {

@@ -102,7 +102,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	t.resumed, t.committedStep, t.begunStep = t.at.Step, t.at.Step, t.at.Step
+	t.resumed, t.committedStep, t.begunStep, t.evalDue = t.at.Step, t.at.Step, t.at.Step, t.at.EvalDue
 	_, t.scored = c.Metrics()[evalLoss]
 	cost.find, cost.bytes = t.now().Sub(start)-cost.load, c.Info().Bytes
 	t.resuming = cost

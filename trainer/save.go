@@ -16,6 +16,7 @@ type saves struct {
 
 	begunStep     int64  // the step of the newest save that was begun, or that was resumed from; -1: none
 	scored        bool   // whether that save has the results of the evaluation after its step
+	evalDue       bool   // whether that save is the one that was resumed from, and says that an evaluation is due
 	committedStep int64  // the step of the newest checkpoint that is known to be committed; -1: none
 	path          string // of that checkpoint
 	uncommitted   bool   // whether begunStep is not known to be committed
@@ -42,9 +43,10 @@ func (t *trainer) due() bool {
 // scores reports whether the last evaluation was of the present state.
 func (t *trainer) scores() bool { return t.evaluation.done && t.evaluation.step == t.at.Step }
 
-// covered reports whether the newest checkpoint is of this step, and has all metrics that the policy may choose by.
+// covered reports whether the newest checkpoint is of this step, has all metrics that the policy may choose by, and is not older than the
+// evaluation that this attempt was resumed for.
 func (t *trainer) covered() bool {
-	return t.begunStep == t.at.Step && (t.scored || !t.policy.KeepBest || !t.scores())
+	return t.begunStep == t.at.Step && (!t.evalDue || t.at.EvalDue) && (t.scored || !t.policy.KeepBest || !t.scores())
 }
 
 // save begins a checkpoint of this step, unless there is one already; for the best evaluation, whose checkpoint is pinned, it makes another
@@ -83,7 +85,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 		t.uncommitted = false
 		return err
 	}
-	t.begunStep, t.scored, t.uncommitted, t.pinPending = t.at.Step, t.scores(), true, best
+	t.begunStep, t.evalDue, t.scored, t.uncommitted, t.pinPending = t.at.Step, false, t.scores(), true, best
 	if t.policy.Async {
 		return nil
 	}
