@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -19,8 +20,9 @@ type console struct {
 	e       Env
 	run     *rundir.Dir
 	log     *os.File
-	columns int  // 0: not a terminal, no progress line
-	quiet   bool // the agents' output goes only into the log
+	columns int    // 0: not a terminal, no progress line
+	quiet   bool   // the agents' output goes only into the log
+	label   string // precedes each line on the screen, but not in the log
 
 	mu       sync.Mutex
 	progress string // the text of the progress line
@@ -34,15 +36,15 @@ type console struct {
 // progressPoll is the interval at which the progress line is updated.
 const progressPoll = 20 * time.Millisecond
 
-// openConsole opens the console of a job. If several jobs share the screen, none shows a progress line. A quiet job does not show the
-// agents' output either.
-func openConsole(e Env, run *rundir.Dir, logPath string, shares, quiet bool) (*console, error) {
+// openConsole opens the console of a job. Jobs that share the screen each have a label, and show no progress line. A quiet job does not
+// show the agents' output either.
+func openConsole(e Env, run *rundir.Dir, logPath, label string, quiet bool) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the job's log: %w", err)
 	}
-	c := &console{e: e, run: run, log: log, quiet: quiet, stop: make(chan struct{}), stopped: make(chan struct{})}
-	if !shares && !quiet {
+	c := &console{e: e, run: run, log: log, quiet: quiet, label: label, stop: make(chan struct{}), stopped: make(chan struct{})}
+	if label == "" && !quiet {
 		c.columns, _ = e.Terminal(e.Out)
 	}
 	go c.watch()
@@ -124,13 +126,25 @@ func (c *console) write(lines []byte, stderr, show bool) {
 	if !show {
 		to = io.Discard
 	}
-	if _, err := to.Write(lines); err != nil {
+	if _, err := to.Write(c.labeled(lines)); err != nil {
 		c.note(fmt.Errorf("show the job's output: %w", err))
 	}
 	if _, err := c.log.Write(lines); err != nil {
 		c.note(fmt.Errorf("write the job's log: %w", err))
 	}
 	c.refresh()
+}
+
+// labeled returns whole lines with the console's label before each of them.
+func (c *console) labeled(text []byte) []byte {
+	if c.label == "" {
+		return text
+	}
+	var all []byte
+	for line := range bytes.Lines(text) {
+		all = append(append(all, c.label...), line...)
+	}
+	return all
 }
 
 // note keeps the first error. The caller holds c.mu.

@@ -35,7 +35,7 @@ func testConsole(t *testing.T, screen io.Writer, columns int) (c *console, run *
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "log")
-	if c, err = openConsole(testEnv(screen, columns), run, path, false, false); err != nil {
+	if c, err = openConsole(testEnv(screen, columns), run, path, "", false); err != nil {
 		t.Fatal(err)
 	}
 	return c, run, func() string {

@@ -59,9 +59,13 @@ func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	if err := s.makeNamespaces(ctx); err != nil {
 		return nil, err
 	}
+	label := ""
+	if a.Array != nil { // as "ddpbatch logs" labels the lines of elements
+		label = fmt.Sprintf("[%d] ", a.Array.Index)
+	}
 	id, err := run.JobID()
 	if err == nil {
-		s.out, err = openConsole(e, run, run.SlurmLogPath(id), a.Array != nil, p.Quiet)
+		s.out, err = openConsole(e, run, run.SlurmLogPath(id), label, p.Quiet)
 	}
 	if err != nil && s.namespaces != nil {
 		err = errors.Join(err, s.namespaces.Close())
