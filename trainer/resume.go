@@ -140,7 +140,22 @@ func (t *trainer) keepPinned(ctx context.Context) error {
 	if t.at.Best.Step == 0 {
 		return nil
 	}
-	return t.pin(ctx, t.at.Best.Step)
+	if err := t.pin(ctx, t.at.Best.Step); err != nil {
+		return err
+	}
+	var err error
+	t.bestPath, err = mpi.FromRoot(ctx, t.env.Comm, 0, func() (string, error) {
+		c, err := t.env.Checkpoints.Find(ctx, t.at.Best.Step)
+		if errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt) { // pin has said so
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		return c.Info().Path, nil
+	}, classes...)
+	return err
 }
 
 // pin pins the checkpoint of a step as that of the best evaluation, unless somebody has removed it.

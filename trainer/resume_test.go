@@ -282,6 +282,9 @@ func TestResumeFromTheBestCountsItOnce(t *testing.T) {
 	}
 	resumed := completeIn(t, c, "local", 2, cfg, func(_ int, _ *Config, env *Env) { env.Resume = true })
 	sameState(t, resumed.state, straight.state)
+	if resumed.Best != straight.Best || resumed.Best == "" {
+		t.Errorf("resumed, the best is %q, want that of the attempt before: %q", resumed.Best, straight.Best)
+	}
 }
 
 // An attempt that a newer one has superseded ends before its first step, whether there was something to go on from or not.

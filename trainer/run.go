@@ -116,7 +116,7 @@ type Result struct {
 	Accuracy   float64 // share of evaluation rows classified right, 0 to 1; 0 for regression
 	EvalLoss   float64 // mean loss over the evaluation rows
 	Checkpoint string  // path of the newest checkpoint; empty: there is none
-	Best       string  // path of the checkpoint of the best evaluation in this attempt, if it is kept; else empty
+	Best       string  // path of the checkpoint of the best evaluation of the run, if it is kept; else empty
 	Early      bool    // the evaluations have not improved for as long as evaluate.patience says
 	Stopped    bool    // asked to stop before the end; with checkpoints, everything done is saved
 	OutOfTime  bool    // Stopped because of Env.Deadline, even if somebody asked besides
