@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/text"
 	"ddpbatch/trainer/data"
@@ -50,6 +51,9 @@ func (c Config) Validate() error {
 		f.oneOf("loss", c.Loss, "cross_entropy", "mse")
 	}
 	f.number("clip_norm", c.ClipNorm, 0, math.MaxFloat32)
+	if err := safetensors.CheckName(c.Export, quotedPath); err != nil {
+		f = append(f, fmt.Errorf("export: %w", err))
+	}
 	c.Model.validate(&f)
 	c.Data.validate(&f, c.Loss)
 	f.below("optimizer", optimConfig(c.Optimizer).Validate())
@@ -59,6 +63,9 @@ func (c Config) Validate() error {
 	c.combinations(&f)
 	return errors.Join(f...)
 }
+
+// quotedPath returns a path for an error.
+func quotedPath(path string) string { return redact.Quoted(path, 1<<12) }
 
 // combinations refuses settings that exclude each other.
 func (c Config) combinations(f *problems) {

@@ -170,6 +170,10 @@ func TestValidateNamesTheKey(t *testing.T) {
 		},
 		`schedule.kind: "API_TOKEN=***" is no`:  func(c *Config) { c.Schedule.Kind = "API_TOKEN=abc" },
 		`optimizer.kind: "API_TOKEN=***" is no`: func(c *Config) { c.Optimizer.Kind = "API_TOKEN=abc" },
+		`export: "out/m.pt" would be a safetensors file, but its ending is of another format; name it "out/m.safete`: func(c *Config) {
+			c.Export = "out/m.pt"
+		},
+		`export: "m.npy" would be a safetensors file`: func(c *Config) { c.Export = "m.npy" },
 		// What would do nothing:
 		"micro_batches is 2: belongs to pipeline above 1": func(c *Config) { c.MicroBatches = 2 },
 		"ddp.sync_batch_norm is true: belongs to a cnn":   func(c *Config) { c.DDP.SyncBatchNorm = true },

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"ddpbatch/checkpoint"
@@ -30,13 +29,9 @@ const (
 	ArrayFolder          // a folder of .npy files
 )
 
-// otherEndings are endings of formats that an export does not write, although a user may expect it to.
-var otherEndings = []string{".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".onnx"}
-
 // ExportKind returns what to write, from the requested format and the file's ending.
 // It refuses what could not be written there, before anything is read.
 func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
-	ending := filepath.Ext(file)
 	kind := SafetensorsFile
 	switch {
 	case format != "" && format != "safetensors" && format != "npy":
@@ -47,11 +42,12 @@ func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 			return 0, usage.Errorf("export: %s is not a folder, and --format npy without --tensor writes a folder", from.Named(path))
 		}
 		return ArrayFolder, checkParent(from, "export", path)
-	case format == "npy", format == "" && ending == ".npy":
+	case format == "npy", format == "" && filepath.Ext(file) == ".npy":
 		kind = ArrayFile
-	case format == "" && slices.Contains(otherEndings, ending):
-		return 0, usage.Errorf("%s would be a safetensors file, but its ending is of another format; "+
-			"name it %s, or give --format safetensors", from.Named(file), from.Named(strings.TrimSuffix(file, ending)+".safetensors"))
+	case format == "":
+		if err := safetensors.CheckName(file, from.Named); err != nil {
+			return 0, usage.Errorf("%v, or give --format safetensors", err)
+		}
 	}
 	return kind, checkFileTarget(from, file)
 }

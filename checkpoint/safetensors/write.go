@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,19 @@ import (
 	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
+
+// otherEndings are endings of formats that this package does not write, although a user may expect them of a file of weights.
+var otherEndings = []string{".pt", ".pth", ".bin", ".ckpt", ".npy", ".npz", ".h5", ".onnx"}
+
+// CheckName returns an error if a file's name has the ending of another format. The error names a better one. show formats names for it.
+func CheckName(file string, show func(name string) string) error {
+	ending := filepath.Ext(file)
+	if !slices.Contains(otherEndings, ending) {
+		return nil
+	}
+	return fmt.Errorf("%s would be a safetensors file, but its ending is of another format; name it %s",
+		show(file), show(strings.TrimSuffix(file, ending)+".safetensors"))
+}
 
 // Source is a tensor to write. Its bytes need not be in memory all at once.
 type Source struct {

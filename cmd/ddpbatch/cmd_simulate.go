@@ -46,7 +46,11 @@ func newSimulateCommand(e *env) *cli.Command {
 				if err != nil {
 					return err
 				}
-				source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
+				sets, err := withExport(e, c, source.sets)
+				if err != nil {
+					return err
+				}
+				source.sets = slices.Concat(sets, p.Sets())
 				run, job, err := newSimulation(c.Context, e, source, p)
 				if err != nil {
 					return err

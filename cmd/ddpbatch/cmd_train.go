@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
@@ -28,7 +29,11 @@ func newTrainCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return runTrain(c.Context, e, e.abs(path), withExport(e, c, c.StringSlice("set")))
+			sets, err := withExport(e, c, c.StringSlice("set"))
+			if err != nil {
+				return err
+			}
+			return runTrain(c.Context, e, e.abs(path), sets)
 		},
 	}
 }
@@ -88,11 +93,15 @@ func exportFlag() cli.Flag {
 	return &cli.StringFlag{Name: "export", Usage: "write the final model to `FILE`, in the format safetensors"}
 }
 
-// withExport turns --export into the job's key.
-func withExport(e *env, c *cli.Context, sets []string) []string {
+// withExport turns --export into the job's key. It refuses a name that the key would not accept, in the words of the flag.
+func withExport(e *env, c *cli.Context, sets []string) ([]string, error) {
 	if !c.IsSet("export") {
-		return sets
+		return sets, nil
 	}
-	quoted, _ := json.Marshal(e.abs(c.String("export"))) // JSON's text is also TOML's
-	return append(sets, "train.export="+string(quoted))
+	file := c.String("export")
+	if err := safetensors.CheckName(file, e.dir().Named); err != nil {
+		return nil, usage.Errorf("--export: %v", err)
+	}
+	quoted, _ := json.Marshal(e.abs(file)) // JSON's text is also TOML's
+	return append(sets, "train.export="+string(quoted)), nil
 }
