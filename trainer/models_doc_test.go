@@ -154,21 +154,18 @@ func TestModelsDocLoadsIntoPyTorch(t *testing.T) {
 	const rows = 3
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	var script strings.Builder
-	for _, block := range regexp.MustCompile("(?s)\n```python\n(.*?)```\n").FindAllStringSubmatch(modelsDoc(t), -1) {
-		if !strings.Contains(block[1], "save_file") { // Debian has no package safetensors
-			script.WriteString(block[1])
-		}
-	}
-	script.WriteString("import sys, numpy\n" + `
+	script.WriteString(modelsPython(t) + "import sys, numpy\n" + `
 def run(number, shape, model):
     path = f"{sys.argv[1]}/{number}"
     x = torch.from_numpy(numpy.fromfile(path + ".x", "<f4")).view(shape)
     if isinstance(model, GPT):
         x = x.long()
-    y = load(model, path + ".safetensors")(x)
-    y.detach().numpy().astype("<f4").tofile(path + ".y")
+    loaded = load(path + ".safetensors", shape[1:])
+    assert repr(loaded) == repr(model.eval()), repr(loaded)
+    loaded(x).detach().numpy().astype("<f4").tofile(path + ".y")
+    write(loaded, path + ".again")
 `)
-	outputs := make([][]float32, len(cases))
+	models, outputs := make([]*nn.Sequential, len(cases)), make([][]float32, len(cases))
 	for i, c := range cases {
 		model, err := newModel(c.model, c.spec, uint64(i), nil)
 		if err != nil {
@@ -193,10 +190,11 @@ def run(number, shape, model):
 		}
 		path := filepath.Join(dir, strconv.Itoa(i))
 		torch.WriteFloats(t, path+".x", x)
-		if err := safetensors.Write(path+".safetensors", tensors, safetensors.Metadata{{Key: "format", Value: "pt"}}); err != nil {
+		if err := safetensors.Write(path+".safetensors", tensors, exportMetadata(c.model)); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&script, "run(%d, %s, %s)\n", i, shapeText(shape), c.python)
+		models[i] = model
 		outputs[i] = slices.Clone(model.Forward(new(nn.Pass), nn.Matrix{Rows: rows, Cols: c.spec.Inputs, Data: x}).Data)
 	}
 	torch.Run(t, script.String(), dir)
@@ -207,5 +205,87 @@ def run(number, shape, model):
 		if d := distance(outputs[i], theirs); d > 1e-5*max(1, float64(largest)) {
 			t.Errorf("%s: outputs differ by %g, the largest is %g", c.python, d, largest)
 		}
+		var names []string
+		want := map[string][]float32{}
+		for _, a := range stateOf(models[i]) {
+			names, want[a.Name] = append(names, a.Name), slices.Clone(a.Value)
+			clear(a.Value)
+		}
+		again, _, err := safetensors.ReadFile(filepath.Join(dir, strconv.Itoa(i)+".again"))
+		if err == nil {
+			err = load(models[i], names, again)
+		}
+		if err != nil {
+			t.Errorf("%s: what Python has written: %v", c.python, err)
+		}
+		for _, a := range stateOf(models[i]) {
+			if !slices.Equal(a.Value, want[a.Name]) {
+				t.Errorf("%s: Python has written other values of %s", c.python, a.Name)
+			}
+		}
+	}
+}
+
+// modelsPython returns the Python of docs/models.md.
+func modelsPython(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, block := range regexp.MustCompile("(?s)\n```python\n(.*?)```\n").FindAllStringSubmatch(modelsDoc(t), -1) {
+		all.WriteString(block[1])
+	}
+	return all.String()
+}
+
+// exportMetadata returns the metadata of an exported file that docs/models.md reads. Package checkpoint/inspect writes them.
+func exportMetadata(m ModelConfig) (all safetensors.Metadata) {
+	settings := facts{}
+	settings.addModel(m)
+	for key, value := range settings {
+		if strings.HasPrefix(value, "[") {
+			value = strings.ReplaceAll(value, " ", ", ")
+		}
+		all = append(all, safetensors.Field{Key: key, Value: value})
+	}
+	return all
+}
+
+// The Python of docs/models.md reads MNIST's files and text as the trainer does.
+func TestModelsDocReadsData(t *testing.T) {
+	digits := mnist(t)
+	dir, symbols := textJob(t)
+	for name, c := range map[string]struct {
+		python string
+		cfg    Config
+	}{
+		"mnist": {fmt.Sprintf("mnist(%q, %q)", digits.Data.Images, digits.Data.Labels), digits},
+		"text":  {fmt.Sprintf("text(%q, %d)", filepath.Join(dir, symbols.Data.Path), symbols.Model.Context), symbols},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.Data.Train, c.cfg.Data.Eval = "", ""
+			rows, _, err := openData(t.Context(), c.cfg, dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := make([]int, rows.Len())
+			for i := range all {
+				all[i] = i
+			}
+			var want data.Batch
+			want.Fill(rows, all)
+			out := t.TempDir()
+			torch.Run(t, modelsPython(t)+`
+import sys
+for name, tensor in zip("xy", `+c.python+`):
+    tensor.numpy().astype("<f4").tofile(f"{sys.argv[1]}/{name}")
+`, out)
+			if d := distance(torch.ReadFloats(t, filepath.Join(out, "x")), want.X); d > 1e-6 {
+				t.Errorf("inputs differ by %g", d)
+			}
+			for i, label := range torch.ReadFloats(t, filepath.Join(out, "y")) {
+				if int(label) != want.Labels[i] {
+					t.Fatalf("label %d is %v, want %d", i, label, want.Labels[i])
+				}
+			}
+		})
 	}
 }

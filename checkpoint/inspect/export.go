@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"ddpbatch/checkpoint"
@@ -160,11 +162,36 @@ func (x *Export) safetensors(ctx context.Context, path string) error {
 // values, because their order matters.
 const fileMetadataKey = "safetensors.metadata"
 
-// metadata returns the metadata of the imported file, or else what transformers requires ("format") and the step.
+// settingsKey is the value of a trainer's checkpoint with the settings of its job: an object of texts.
+const settingsKey = "job"
+
+// modelSettings returns the settings of the model (model.kind, model.heads and so on) that the checkpoint has, sorted. A list is written as
+// JSON writes it.
+func (x *Export) modelSettings() safetensors.Metadata {
+	var settings map[string]string
+	if json.Unmarshal(x.checkpoint.Values()[settingsKey], &settings) != nil { // another program's, or none
+		return nil
+	}
+	var all safetensors.Metadata
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		value := settings[key]
+		if !strings.HasPrefix(key, "model.") {
+			continue
+		}
+		if strings.HasPrefix(value, "[") { // the trainer writes [64 32]
+			value = strings.ReplaceAll(value, " ", ", ")
+		}
+		all = append(all, safetensors.Field{Key: key, Value: value})
+	}
+	return all
+}
+
+// metadata returns the metadata of the imported file, or else what transformers requires ("format"), the step, and the model's settings.
 func (x *Export) metadata() (safetensors.Metadata, error) {
 	metadataText, imported := x.checkpoint.Values()[fileMetadataKey]
 	if !imported {
-		return safetensors.Metadata{{Key: "format", Value: "pt"}, {Key: "step", Value: fmt.Sprint(x.checkpoint.Step())}}, nil
+		own := safetensors.Metadata{{Key: "format", Value: "pt"}, {Key: "step", Value: fmt.Sprint(x.checkpoint.Step())}}
+		return append(own, x.modelSettings()...), nil
 	}
 	var pairs [][2]string
 	if err := json.Unmarshal(metadataText, &pairs); err != nil {
