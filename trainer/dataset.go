@@ -143,13 +143,27 @@ func (d DataConfig) Overlap() (rows data.Range, ok bool) {
 }
 
 // CheckRows returns an error for each range of rows that goes beyond the data, joined, as far as the headers of the data's files say how
-// many rows there are. Each error begins with its key. CheckRows does not report files that cannot be read.
+// many rows there are, and an error if the headers of .npy files do not fit the job. Each error begins with its key. CheckRows does not
+// report files that cannot be opened, or headers of another kind that cannot be read.
 func (c Config) CheckRows(workDir string) error {
 	whole := c
 	whole.Init = "" // not a file of the data
 	var paths []string
 	for _, f := range whole.Files() {
 		paths = append(paths, below(workDir, f.Path))
+	}
+	if c.Data.Kind == "npy" && len(paths) == 2 {
+		classes, exist, err := data.CheckNPY(data.NPYConfig{Inputs: paths[0], Targets: paths[1]})
+		if err != nil {
+			return errors.Join(fmt.Errorf("data.inputs: %w", err))
+		}
+		need := "mse"
+		if classes {
+			need = "cross_entropy"
+		}
+		if exist && need != c.Loss {
+			return errors.Join(fmt.Errorf("loss: it is %q, but the targets of the data need %q", c.Loss, need))
+		}
 	}
 	rows, err := data.CountRows(c.Data.Kind, paths...)
 	if err != nil {

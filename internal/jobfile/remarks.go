@@ -182,10 +182,10 @@ func (j *Job) missingScript() string {
 	return script
 }
 
-// rowRemarks reports ranges beyond the rows of the data, if the headers of its files say how many there are. For a sweep it checks the
-// first element.
+// rowRemarks reports what the headers of the data's files say against the job: ranges beyond the rows, and .npy files of another type or
+// shape. For a sweep it checks the first element.
 func (j *Job) rowRemarks() (all []Remark) {
-	if !j.Builtin() || j.Train.Data.Train == "" && j.Train.Data.Eval == "" {
+	if !j.Builtin() {
 		return nil
 	}
 	if joined, ok := j.Train.CheckRows(j.WorkDir).(interface{ Unwrap() []error }); ok {

@@ -2,8 +2,10 @@ package jobfile
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,38 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		got := lines(warnings)
 		if err != nil || want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:"+want)) {
 			t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
+		}
+	}
+}
+
+func TestHeadersOfArraysAreRemarkedOn(t *testing.T) {
+	array := func(descr, shape string, size int) []byte {
+		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape)
+		return append([]byte("\x93NUMPY\x01\x00"+string(rune(len(header)))+"\x00"+header), make([]byte, size)...)
+	}
+	src := []byte("name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\n" +
+		"data = { kind = \"npy\", inputs = \"x.npy\", targets = \"y.npy\" }\n")
+	for _, test := range []struct {
+		inputs, targets []byte
+		want            string // empty: nothing
+	}{
+		{array("<f4", "(2, 3)", 24), array("<f4", "(2,)", 8), ""},
+		{array("<c8", "(2, 3)", 48), array("<f4", "(2,)", 8), `train.data.inputs: read npy: .*/x.npy: elements of the type "<c8" are not`},
+		{array("<f4", "(2, 3)", 24), array("<f4", "(3,)", 12), "train.data.inputs: read npy: .* do not belong together$"},
+		{array("<f4", "(2, 3)", 24), array("<i8", "(2,)", 16), `train.loss: it is "mse", but .* of the data need "cross_entropy"$`},
+		{nil, array("<f4", "(2,)", 8), "train.data.inputs: read npy: .*/x.npy: not a .npy file"},
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string][]byte{"x.npy": test.inputs, "y.npy": test.targets} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src, nil, FileRemarks(filepath.Join(dir, "bin")))
+		got := lines(warnings)
+		match := len(got) == 1 && test.want != "" && regexp.MustCompile(test.want).MatchString(got[0])
+		if err != nil || !match && (test.want != "" || len(got) > 0) {
+			t.Errorf("%v, %q, want %q", err, got, test.want)
 		}
 	}
 }

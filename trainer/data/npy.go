@@ -20,16 +20,9 @@ type NPYConfig struct {
 // name file, row and column. Arrays of float32 and uint8 are mapped, others are copied.
 func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
 	defer reading(&err, "npy")
-	x, err := openNPY(cfg.Inputs)
+	x, y, err := openNPYPair(cfg)
 	if err != nil {
 		return nil, err
-	}
-	y, err := openNPY(cfg.Targets)
-	if err != nil {
-		return nil, err
-	}
-	if x.rows() != y.rows() {
-		return nil, fmt.Errorf("%s has %d rows and %s %d: they do not belong together", cfg.Inputs, x.rows(), cfg.Targets, y.rows())
 	}
 	t := &table{rows: x.rows(), files: []*mapping{x.file, y.file}}
 	if err := t.setInputs(x); err != nil {
@@ -46,6 +39,48 @@ func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
 	return t, nil
 }
 
+// CheckNPY returns an error if the headers of the two files say that they cannot be trained on together, and reports whether the targets
+// are classes. It does not check the values. exist is false if a file cannot be opened: then nothing is known.
+func CheckNPY(cfg NPYConfig) (classes, exist bool, err error) {
+	defer reading(&err, "npy")
+	for _, path := range []string{cfg.Inputs, cfg.Targets} {
+		f, _, err := openRegular(path)
+		if err != nil {
+			return false, false, nil
+		}
+		_ = f.Close() // it was only opened
+	}
+	_, y, err := openNPYPair(cfg)
+	if err != nil {
+		return false, true, err
+	}
+	return !y.kind.float, true, nil
+}
+
+// openNPYPair maps inputs and targets, and checks what their headers say.
+func openNPYPair(cfg NPYConfig) (x, y *npy, err error) {
+	if x, err = openNPY(cfg.Inputs); err != nil {
+		return nil, nil, err
+	}
+	if y, err = openNPY(cfg.Targets); err != nil {
+		return nil, nil, err
+	}
+	if x.rows() != y.rows() {
+		return nil, nil, fmt.Errorf("%s has %d rows and %s %d: they do not belong together", cfg.Inputs, x.rows(), cfg.Targets, y.rows())
+	}
+	if err := x.checkInputs(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", cfg.Inputs, err)
+	}
+	check := y.checkLabels
+	if y.kind.float {
+		check = y.checkOutputs
+	}
+	if err := check(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", cfg.Targets, err)
+	}
+	return x, y, nil
+}
+
 // openNPY maps the array at path.
 func openNPY(path string) (*npy, error) {
 	m, err := openMapping(path)
@@ -60,19 +95,40 @@ func openNPY(path string) (*npy, error) {
 	return a, nil
 }
 
-func (t *table) setInputs(a *npy) error {
+func (a *npy) checkInputs() error {
 	if a.columns() > maxInputs {
 		return a.tooWide()
 	}
+	if len(a.shape) > 4 {
+		return fmt.Errorf("inputs of the shape %v, want [N], [N, K], [N, H, W] or [N, C, H, W]", a.shape)
+	}
+	return nil
+}
+
+func (a *npy) checkOutputs() error {
+	if len(a.shape) > 2 {
+		return fmt.Errorf("outputs of the shape %v, want [N] or [N, M]", a.shape)
+	}
+	if a.columns() > maxInputs {
+		return a.tooWide()
+	}
+	return nil
+}
+
+func (a *npy) checkLabels() error {
+	if a.columns() != 1 {
+		return fmt.Errorf("classes of the shape %v, want [N]; outputs are saved as floats", a.shape)
+	}
+	return nil
+}
+
+func (t *table) setInputs(a *npy) error {
 	t.spec.Inputs = a.columns()
 	switch d := a.shape; len(d) {
-	case 1, 2:
 	case 3:
 		t.spec.Image = Image{1, d[1], d[2]}
 	case 4:
 		t.spec.Image = Image{d[1], d[2], d[3]}
-	default:
-		return fmt.Errorf("inputs of the shape %v, want [N], [N, K], [N, H, W] or [N, C, H, W]", d)
 	}
 	if a.kind.name == "uint8" {
 		values := make([][256]float32, 1)
@@ -88,21 +144,12 @@ func (t *table) setInputs(a *npy) error {
 }
 
 func (t *table) setOutputs(a *npy) (err error) {
-	if len(a.shape) > 2 {
-		return fmt.Errorf("outputs of the shape %v, want [N] or [N, M]", a.shape)
-	}
-	if a.columns() > maxInputs {
-		return a.tooWide()
-	}
 	t.spec.Outputs = a.columns()
 	t.y, err = a.floats()
 	return err
 }
 
 func (t *table) setLabels(a *npy) error {
-	if a.columns() != 1 {
-		return fmt.Errorf("classes of the shape %v, want [N]; outputs are saved as floats", a.shape)
-	}
 	classes := 0
 	t.labels = make([]int32, t.rows)
 	for i := range t.labels {

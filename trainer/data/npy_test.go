@@ -169,6 +169,11 @@ func TestLoadNPYRefusesBadFiles(t *testing.T) {
 			if _, err := loadPair(t, c.inputs, c.targets); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
+			_, exist, err := CheckNPY(NPYConfig{writeFile(t, "x.npy", c.inputs), writeFile(t, "y.npy", c.targets)})
+			value := strings.Contains(c.want, "in row") || strings.Contains(c.want, "of row")
+			if !exist || value != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("CheckNPY: %v, %v, want an error with %q, unless it is about a value", exist, err, c.want)
+			}
 		})
 	}
 }
@@ -182,11 +187,11 @@ func TestNPYRefusesWideRows(t *testing.T) {
 		}
 		a := &npy{kind: kind, shape: []int{1, 2, maxInputs/2 + 1}, data: make([]byte, kind.size*(maxInputs+2))}
 		const want = "rows of the shape [2 8388609] have more than 16777216 values"
-		if err := new(table).setInputs(a); err == nil || err.Error() != want {
+		if err := a.checkInputs(); err == nil || err.Error() != want {
 			t.Errorf("inputs: error %v, want %s", err, want)
 		}
 		a.shape = []int{1, maxInputs + 2}
-		if err := new(table).setOutputs(a); err == nil || !strings.Contains(err.Error(), "have more than") {
+		if err := a.checkOutputs(); err == nil || !strings.Contains(err.Error(), "have more than") {
 			t.Errorf("outputs: error %v", err)
 		}
 	}
