@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/mpi"
@@ -41,7 +43,7 @@ func newSaver(comm *mpi.Comm, path string, model nn.Module, optimizer optim.Opti
 		s.all = append(s.all, nn.Buffer{Name: "optimizer." + slot.Name, Shape: slot.Shape, Value: slot.Value})
 	}
 	var err error
-	s.dir, err = checkpoint.Open(path, checkpoint.Options{Run: "custom", Keep: checkpoint.Policy{Last: 3}})
+	s.dir, err = checkpoint.Open(path, checkpoint.Options{Run: "custom", Attempt: attempt(), Keep: checkpoint.Policy{Last: 3}})
 	return s, err
 }
 
@@ -111,13 +113,24 @@ func stopRequested() bool {
 	return err == nil
 }
 
-// report writes the step and the loss to the file that `ddpbatch status` reads. Only rank 0 calls it.
-func report(step int64, loss float64) error {
+// attempt returns the number of the job's attempt, or 0 if ddpbatch has not started this program.
+func attempt() int {
+	n, err := strconv.Atoi(os.Getenv("DDPBATCH_ATTEMPT"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// report writes how far training has come to the file that `ddpbatch status` reads. Only rank 0 calls it.
+func report(step, steps int64, loss float64) error {
 	path := os.Getenv("DDPBATCH_METRICS_FILE")
 	if path == "" {
 		return nil
 	}
-	line, err := json.Marshal(map[string]any{"step": step, "loss": loss})
+	line, err := json.Marshal(map[string]any{
+		"step": step, "steps": steps, "loss": loss, "time": time.Now().UTC().Format(time.RFC3339Nano), "attempt": attempt(),
+	})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -115,6 +116,43 @@ func TestStoppedJobGoesOn(t *testing.T) {
 	output, err := start(t, ddpbatch, "rehearse", path, "--compare", "spirals.safetensors")
 	if err != nil || !strings.Contains(output, "requeued") {
 		t.Errorf("%v:\n%s", err, output)
+	}
+}
+
+// Within a job the example says how far it has come, to the last step, and in which attempt.
+func TestStatusKnowsTheLastStep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	output, err := start(t, ddpbatch, "simulate", "--nodes", "1", "--nproc-per-node", "2", "--set", "run_dir="+strconv.Quote(dir),
+		"--", custom, "-epochs", "1")
+	folders, globErr := filepath.Glob(filepath.Join(dir, "custom-*", "checkpoints"))
+	if err != nil || globErr != nil || len(folders) != 1 {
+		t.Fatalf("%v, %v, checkpoints in %q:\n%s", err, globErr, folders, output)
+	}
+	opened, err := checkpoint.Open(folders[0], checkpoint.Options{Run: "custom"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, info, err := opened.Latest(t.Context())
+	if err != nil || info.Attempt != 1 {
+		t.Fatalf("%v, the checkpoint is of attempt %d, want 1", err, info.Attempt)
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(folders[0]), "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var last struct {
+		Step, Steps int64
+		Attempt     int
+		Time        time.Time
+		Loss        float64
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if last.Step != state.Step || last.Steps != state.Step || last.Attempt != 1 || last.Time.IsZero() || last.Loss <= 0 {
+		t.Errorf("the last line is %+v, want step %d of as many", last, state.Step)
 	}
 }
 

@@ -64,7 +64,8 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 		return err
 	}
 	steps := ceil(ceil(sampler.Len(), o.batch), o.accumulate) // of an epoch, on every rank: the sampler gives all the same number of rows
-	schedule, err := optim.NewSchedule(optim.ScheduleConfig{Kind: "one_cycle", Steps: int64(o.epochs * steps)}, o.lr)
+	all := int64(o.epochs * steps)                            // steps of the whole run
+	schedule, err := optim.NewSchedule(optim.ScheduleConfig{Kind: "one_cycle", Steps: all}, o.lr)
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,8 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 			step++
 			loss += sums[0]
 			seen += sums[1]
-			if comm.Rank() == 0 && step%10 == 0 {
-				if err := report(step, loss/seen); err != nil {
+			if comm.Rank() == 0 && (step%10 == 0 || step == all) {
+				if err := report(step, all, loss/seen); err != nil {
 					return err
 				}
 			}
