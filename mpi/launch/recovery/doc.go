@@ -15,6 +15,5 @@
 //
 // # Limits
 //
-// Decide trusts the ledger. Slurm's evidence is what Slurm 22.05 and 25.11 show (docs/concepts/recovery.md, "Where it is not
-// certain").
+// Decide trusts the ledger. Slurm's evidence is what Slurm 22.05 and 25.11 show (docs/concepts/recovery.md, "Limits").
 package recovery
