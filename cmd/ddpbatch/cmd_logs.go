@@ -27,7 +27,7 @@ func newLogsCommand(e *env) *cli.Command {
 			runDirFlag(),
 		},
 		Action: withArg("job id or run directory", func(c *cli.Context, name string) (err error) {
-			o := runview.Logs{OfRanks: c.IsSet("rank") || c.IsSet("attempt"), Follow: c.Bool("follow")}
+			o := runview.Logs{Name: name, OfRanks: c.IsSet("rank") || c.IsSet("attempt"), Follow: c.Bool("follow")}
 			if o.Ranks, err = parseLogRanks(c); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"ddpbatch/internal/lines"
 	"ddpbatch/internal/rundir"
@@ -15,15 +16,19 @@ import (
 
 // Logs says which part of a run's output is shown.
 type Logs struct {
-	OfRanks     bool  // the output of the ranks; otherwise the job's log
-	Ranks       []int // empty: all
-	First, Last int   // attempts; First 0: the newest; Last 0: no end, including later ones
-	Follow      bool  // until the job's end
+	Name        string // how the user named the run; the ID of a job before the newest means the output of that job
+	OfRanks     bool   // the output of the ranks; otherwise the job's log
+	Ranks       []int  // empty: all
+	First, Last int    // attempts; First 0: the newest; Last 0: no end, including later ones
+	Follow      bool   // until the job's end
 }
 
 // ShowLogs shows the output of a run, whose newest job is id. If the output was followed, the error says how the job ended.
 func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Logs) error {
 	array := isArray(run)
+	if job := earlierJob(run, id, o.Name); job != "" && !(array && o.OfRanks) {
+		return v.showEarlier(run, job, id, o)
+	}
 	if array {
 		var err error
 		if id, err = wholeJob(run); err != nil {
@@ -60,11 +65,63 @@ type rankLogs struct {
 	element     string // the index of an array's element, if several elements are shown; otherwise empty
 }
 
-// printLog shows the log of one job.
+// earlierJob returns the job that name is the ID of, if it is a job of the run before the newest, id. It returns "" for a job of the run's
+// chain, and for one of the arrays that form a sweep: they belong to the newest submission.
+func earlierJob(run *rundir.Dir, id, name string) string {
+	job, _, _ := strings.Cut(name, ";")
+	if !rundir.IsJobID(name) || job == id || run.Spec().ArraySize > 0 {
+		return ""
+	}
+	if c := chainOf(run); c != nil && slices.Contains(c.jobs, job) {
+		return ""
+	}
+	return job
+}
+
+// showEarlier shows the output of a job of a run whose newest job is id. The job has ended, so there is nothing to follow.
+func (v *Viewer) showEarlier(run *rundir.Dir, job, id string, o Logs) error {
+	fmt.Fprintf(v.Err, "job %s has ended; the newest job of its run is %s\n", job, id)
+	if !o.OfRanks && isArray(run) {
+		return (&arrayLog{v: v, run: run, only: job}).print()
+	}
+	if !o.OfRanks {
+		return v.printJob(run, job)
+	}
+	l := rankLogs{v: v, run: run, ranks: o.Ranks, first: o.First, last: o.Last}
+	if l.first == 0 {
+		attempt, err := lastAttempt(run, job)
+		if err != nil {
+			return err
+		}
+		l.first, l.last = attempt, attempt
+	}
+	return l.print()
+}
+
+// lastAttempt returns the newest attempt that began in a job of the run.
+func lastAttempt(run *rundir.Dir, job string) (int, error) {
+	history, err := run.Ledger()
+	if err != nil {
+		return 0, err
+	}
+	for _, event := range slices.Backward(history) {
+		if event.Event == rundir.EventBegin && event.Job == job {
+			return event.Attempt, nil
+		}
+	}
+	return 0, fmt.Errorf("job %s has %w: no attempt began in it", job, errNoLogs)
+}
+
+// printLog shows the log of the newest job, or of the links of the chain.
 func (v *Viewer) printLog(run *rundir.Dir, id string) error {
 	if c := chainOf(run); c != nil {
 		return v.printChain(run, c)
 	}
+	return v.printJob(run, id)
+}
+
+// printJob shows the log of one job.
+func (v *Viewer) printJob(run *rundir.Dir, id string) error {
 	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
 	defer tail.close()
 	if err := tail.copy(); err != nil {

@@ -3,6 +3,7 @@ package runview
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -198,6 +199,48 @@ func TestLogsFollowUntilTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	w.shown("[n1 0] one\n")
+}
+
+// The ID of a job before the newest means the output of that job, and with it the newest attempt that began in it.
+func TestLogsOfAnEarlierJob(t *testing.T) {
+	w := newLogsWorld(t)
+	for i, job := range []string{"12", "12", "13"} {
+		w.claim()
+		err := errors.Join(
+			w.run.Append(rundir.Event{Time: w.now, Event: rundir.EventBegin, Attempt: i + 1, Job: job}),
+			os.WriteFile(w.run.SlurmLogPath(job), []byte("log of "+job+"\n"), 0o600),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.write(i+1, "n1", 0, "out", fmt.Sprintf("attempt %d\n", i+1))
+	}
+	const ended = "job 12 has ended; the newest job of its run is 13\n"
+	for _, row := range []struct {
+		o          Logs
+		want, says string
+	}{
+		{Logs{Name: "13"}, "log of 13\n", ""},
+		{Logs{Name: w.run.Path()}, "log of 13\n", ""},
+		{Logs{Name: "12"}, "log of 12\n", ended},
+		{Logs{Name: "12;lab", Follow: true}, "log of 12\n", ended},
+		{Logs{Name: "12", OfRanks: true, Ranks: []int{0}}, "attempt 2\n", ended},
+		{Logs{Name: "12", OfRanks: true, Ranks: []int{0}, First: 1, Last: 1}, "attempt 1\n", ended},
+		{Logs{Name: "13", OfRanks: true, Ranks: []int{0}}, "attempt 3\n", ""},
+	} {
+		w.errs.Reset()
+		if err := w.logs(0, 0).v.ShowLogs(t.Context(), w.run, "13", row.o); err != nil {
+			t.Errorf("%+v: %v", row.o, err)
+		}
+		w.shown(row.want)
+		if got, _, _ := strings.Cut(w.errs.String(), "==> "); got != row.says {
+			t.Errorf("%+v: said %q", row.o, got)
+		}
+	}
+	err := w.logs(0, 0).v.ShowLogs(t.Context(), w.run, "13", Logs{Name: "11", OfRanks: true})
+	if !errors.Is(err, errNoLogs) || err.Error() != "job 11 has no log: no attempt began in it" {
+		t.Errorf("a job that began nothing: %v", err)
+	}
 }
 
 // What has the name of a log, and is a pipe without a writer, or a device, is an error at once.
