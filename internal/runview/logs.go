@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -179,24 +180,38 @@ func (l rankLogs) printAttempt(attempt int) error {
 	if len(logs) == 0 {
 		return fmt.Errorf("attempt %d has %w in %s", attempt, errNoLogs, l.run.LogsPath(attempt))
 	}
+	printed := map[int]bool{}
 	for _, log := range logs {
-		if err := l.printFile(log); err != nil {
+		some, err := l.printFile(log)
+		if err != nil {
 			return err
+		}
+		printed[log.Rank] = printed[log.Rank] || some
+	}
+	for _, rank := range slices.Sorted(maps.Keys(printed)) {
+		if !printed[rank] && len(l.ranks) > 0 {
+			fmt.Fprintf(l.v.Err, "%srank %d printed nothing in attempt %d\n", l.ofElement(": "), rank, attempt)
 		}
 	}
 	return nil
 }
 
-func (l rankLogs) printFile(log rundir.RankLog) error {
+// printFile shows a log, and reports whether there is anything in it.
+func (l rankLogs) printFile(log rundir.RankLog) (printed bool, err error) {
 	tail := &tailer{path: log.Path, to: l.v.Out}
 	defer tail.close()
-	tail.head = func() { fmt.Fprintf(l.v.Err, "==> %s <==\n", text.Clean(l.v.From.Short(log.Path))) }
+	tail.head = func() {
+		printed = true
+		fmt.Fprintf(l.v.Err, "==> %s <==\n", text.Clean(l.v.From.Short(log.Path)))
+	}
 	if !l.labelled() {
-		return tail.copy()
+		err = tail.copy()
+		return printed, err
 	}
 	label := l.label(log)
 	tail.to = label
-	return errors.Join(tail.copy(), label.Finish())
+	err = errors.Join(tail.copy(), label.Finish())
+	return printed, err
 }
 
 // errNoLogs means that an attempt has no log of the requested ranks.

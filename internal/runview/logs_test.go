@@ -201,6 +201,33 @@ func TestLogsFollowUntilTheEnd(t *testing.T) {
 	w.shown("[n1 0] one\n")
 }
 
+// A rank that printed nothing, of those that are asked for, is named.
+func TestLogsSayWhichRankPrintedNothing(t *testing.T) {
+	w := newLogsWorld(t)
+	w.claim()
+	for rank, text := range []string{"", "", "a line\n"} {
+		w.write(1, "n1", rank, "out", text)
+		w.write(1, "n1", rank, "err", "")
+	}
+	for _, row := range []struct {
+		ranks []int
+		want  string
+	}{
+		{nil, ""},
+		{[]int{2}, ""},
+		{[]int{0, 2}, "rank 0 printed nothing in attempt 1\n"},
+		{[]int{1, 0}, "rank 0 printed nothing in attempt 1\nrank 1 printed nothing in attempt 1\n"},
+	} {
+		w.errs.Reset()
+		if err := w.logs(1, 1, row.ranks...).print(); err != nil {
+			t.Errorf("ranks %v: %v", row.ranks, err)
+		}
+		if got := strings.ReplaceAll(w.errs.String(), "==> attempts/1/logs/n1.2.out <==\n", ""); got != row.want {
+			t.Errorf("ranks %v: said %q", row.ranks, got)
+		}
+	}
+}
+
 // The ID of a job before the newest means the output of that job, and with it the newest attempt that began in it.
 func TestLogsOfAnEarlierJob(t *testing.T) {
 	w := newLogsWorld(t)
