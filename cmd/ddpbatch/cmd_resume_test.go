@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 )
 
@@ -63,6 +64,37 @@ func TestResumeOfAFinishedRunSubmitsNothing(t *testing.T) {
 	}
 	if left := q.jobs(); !slices.Equal(left, []string{"400 COMPLETED"}) {
 		t.Errorf("jobs %q", left)
+	}
+}
+
+// What submit warns of in a job with these settings, resume does too; but not if ranks run in a copy of the code, which has the script.
+func TestResumeWarnsOfWhatIsNotHere(t *testing.T) {
+	q := newQueue(t)
+	sets := []string{"--set", `launch.command=["sh", "missing.sh"]`}
+	const says = "launch.command: the script \"missing.sh\" does not exist on this machine: correct the path, unless the nodes see it " +
+		"(warning)\n"
+	parent, run := q.resumable()
+	q.jobFile(parent)
+	if code, _, errs := q.run(parent, append([]string{"submit", "job.toml"}, sets...)...); code != 0 || !strings.HasSuffix(errs, says) {
+		t.Errorf("submit: %d, %q", code, errs)
+	}
+	if code, _, errs := q.run(parent, append([]string{"resume", run}, sets...)...); code != 0 || !strings.HasSuffix(errs, says) ||
+		strings.Count(errs, "\n") != 1 {
+		t.Errorf("resume: %d, %q", code, errs)
+	}
+
+	d := must(t, rundir.Open, run)
+	job := must(t, jobfile.OfRun, d)
+	job.CodeDir = "."
+	spec, err := job.Spec(d.Spec())
+	q.must(err)
+	q.must(d.WriteSpec(spec))
+	q.must(os.MkdirAll(job.RanksDir(run), 0o700))
+	for _, id := range q.alive() {
+		q.is(id, "CANCELLED")
+	}
+	if code, _, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=1"); code != 0 || errs != "" {
+		t.Errorf("resume of a run with a copy: %d, %q", code, errs)
 	}
 }
 

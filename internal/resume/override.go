@@ -19,8 +19,11 @@ import (
 )
 
 // override returns the run's job with sets applied after kept, the overrides that remain from its start. It writes these and simulate's
-// flags to the spec. It also returns warnings about keys of the job file that have no effect.
-func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, []jobfile.Fault, error) {
+// flags to the spec. It also returns warnings about keys of the job file that have no effect, and those that remarks finds. remarks, which
+// may be nil, looks at the files of this machine, so it is not called if the ranks run in a copy of the code.
+func override(
+	ctx context.Context, run *rundir.Dir, kept, sets, pretend []string, remarks func(*jobfile.Job) []jobfile.Remark,
+) (*jobfile.Job, []jobfile.Fault, error) {
 	spec := run.Spec()
 	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
 		job, err := jobfile.OfRun(run)
@@ -48,12 +51,16 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the run's job file: %w", err)
 	}
-	all := slices.Concat(kept, sets)
-	job, warnings, err := defaults.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, all)
-	if err != nil {
-		return nil, warnings, err
-	}
 	before, err := jobfile.OfRun(run)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := slices.Concat(kept, sets)
+	var find []func(*jobfile.Job) []jobfile.Remark
+	if remarks != nil && before.CodeDir == "" {
+		find = append(find, remarks)
+	}
+	job, warnings, err := defaults.ParseWith(run.JobFilePath(), filepath.Dir(spec.Source), text, all, find...)
 	if err == nil {
 		err = job.KeepCode(before, sets)
 	}

@@ -116,7 +116,7 @@ func TestResumedJobIsOnTrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resumed := range []*rundir.Dir{element, array} {
-		if _, _, err := override(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil); err != nil {
+		if _, _, err := override(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := array.Spec().Before

@@ -20,11 +20,13 @@ import (
 type Resumer struct {
 	Env   submission.Env
 	View  *runview.Viewer
-	Warn  func([]jobfile.Fault)                                          // about keys of the job file without effect
+	Warn  func([]jobfile.Fault)                                          // about keys of the job file
 	Write func(run *rundir.Dir, job *jobfile.Job, sbatch []string) error // renders the batch script into the run directory
 
 	Sets  []string // --set
 	Words []string // arguments after --: for sbatch, or for simulate if the run is simulated
+
+	Remarks func(*jobfile.Job) []jobfile.Remark // nil, or adds to the warnings about a job that Sets change
 
 	finished []int // elements of an array that have nothing left to do, found by Check
 }
@@ -117,7 +119,7 @@ func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error
 
 // SimulatedJob is Job for a simulated run. kept are the earlier settings that remain, and pretend are simulate's flags.
 func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
-	job, warnings, err := override(ctx, run, kept, sets, pretend)
+	job, warnings, err := override(ctx, run, kept, sets, pretend, r.Remarks)
 	r.Warn(warnings)
 	return job, err
 }
