@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -78,6 +80,9 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return err
 	}
 	defer release()
+	if kind == "slurm" { // a simulated command has no job file
+		noteChanged(ctx, e, run)
+	}
 	if done, err := checkResume(ctx, e, r, run); done || err != nil {
 		return err
 	}
@@ -104,6 +109,21 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
+}
+
+// noteChanged says that the job file is not read again, if it has changed since the run was submitted.
+func noteChanged(ctx context.Context, e *env, run *rundir.Dir) {
+	source := run.Spec().Source
+	info, err := os.Stat(source)
+	if err != nil || !info.Mode().IsRegular() { // a pipe has nothing to compare any more
+		return
+	}
+	now, err := jobfile.ReadText(ctx, source)
+	then, thenErr := jobfile.ReadText(ctx, run.JobFilePath())
+	if err == nil && thenErr == nil && !bytes.Equal(now, then) {
+		note(e, "%s has changed since the run was submitted, and resume does not read it again: give the changes with --set, "+
+			"or submit it anew", e.short(source))
+	}
 }
 
 // checkResume reports whether the run has nothing left to do, and prints why.

@@ -67,6 +67,34 @@ func TestResumeOfAFinishedRunSubmitsNothing(t *testing.T) {
 	}
 }
 
+// A job file that has changed is not read again, which resume says in one line, also of a run that is finished.
+func TestResumeSaysThatTheJobFileIsNotReadAgain(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.jobFile(parent)
+	if code, _, errs := q.run(parent, "submit", "job.toml"); code != 0 || errs != "" {
+		t.Fatalf("submit: %d, %q", code, errs)
+	}
+	run := must(t, rundir.List, filepath.Join(parent, "runs"))[0]
+	resumed := func(want string) {
+		t.Helper()
+		for _, id := range q.alive() {
+			q.is(id, "CANCELLED")
+		}
+		if code, _, errs := q.run(parent, "resume", run.Path()); code != 0 || errs != want {
+			t.Errorf("%d, %q, want %q", code, errs, want)
+		}
+	}
+	const says = "ddpbatch: job.toml has changed since the run was submitted, and resume does not read it again: give the changes with " +
+		"--set, or submit it anew\n"
+	resumed("")
+	path := filepath.Join(parent, "job.toml")
+	q.must(os.WriteFile(path, []byte("name = \"x\"\n[launch]\ncommand = [\"false\"]\n"), 0o600))
+	resumed(says)
+	q.must(os.Remove(path))
+	resumed("")
+}
+
 // What submit warns of in a job with these settings, resume does too; but not if ranks run in a copy of the code, which has the script.
 func TestResumeWarnsOfWhatIsNotHere(t *testing.T) {
 	q := newQueue(t)
@@ -74,8 +102,8 @@ func TestResumeWarnsOfWhatIsNotHere(t *testing.T) {
 	const says = "launch.command: the script \"missing.sh\" does not exist on this machine: correct the path, unless the nodes see it " +
 		"(warning)\n"
 	parent, run := q.resumable()
-	q.jobFile(parent)
-	if code, _, errs := q.run(parent, append([]string{"submit", "job.toml"}, sets...)...); code != 0 || !strings.HasSuffix(errs, says) {
+	q.must(os.WriteFile(filepath.Join(parent, "other.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
+	if code, _, errs := q.run(parent, append([]string{"submit", "other.toml"}, sets...)...); code != 0 || !strings.HasSuffix(errs, says) {
 		t.Errorf("submit: %d, %q", code, errs)
 	}
 	if code, _, errs := q.run(parent, append([]string{"resume", run}, sets...)...); code != 0 || !strings.HasSuffix(errs, says) ||

@@ -39,9 +39,9 @@ func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
-	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
+	q.must(os.WriteFile(filepath.Join(parent, "other.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
 	q.says("reason", "PartitionConfig") // Slurm 25.11's, of a job of 99 nodes where there are four
-	for id, args := range map[string][]string{"500": {"submit", "job.toml", "--parsable"}, "501": {"resume", run}} {
+	for id, args := range map[string][]string{"500": {"submit", "other.toml", "--parsable"}, "501": {"resume", run}} {
 		q.says("next", id)
 		code, out, errs := q.run(parent, args...)
 		if code != 0 || !strings.Contains(out, id) ||
@@ -50,7 +50,7 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 		}
 	}
 	q.says("reason", "Priority")
-	if code, _, errs := q.run(parent, "submit", "job.toml"); code != 0 || errs != "" {
+	if code, _, errs := q.run(parent, "submit", "other.toml"); code != 0 || errs != "" {
 		t.Errorf("one that waits for its turn: %d, %q", code, errs)
 	}
 }

@@ -36,7 +36,7 @@ func wantFields(t *testing.T, what string, got map[string]any, want string) {
 func TestSubmitRepliesInJSON(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
-	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(`name = "x"
+	q.must(os.WriteFile(filepath.Join(parent, "other.toml"), []byte(`name = "x"
 [slurm]
 partition = "gpu"
 contiguous = true
@@ -49,7 +49,7 @@ nproc_per_node = [2, 1]
 `), 0o600))
 	q.says("reason", "PartitionConfig")
 	for id, args := range map[string][]string{
-		"500": {"submit", "job.toml", "--json", "--set", "setup.env.API_TOKEN=hunter2", "--", "--qos=high"},
+		"500": {"submit", "other.toml", "--json", "--set", "setup.env.API_TOKEN=hunter2", "--", "--qos=high"},
 		"501": {"resume", run, "--json", "--", "--qos=high"},
 	} {
 		q.says("next", id)
