@@ -140,6 +140,9 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // another command submits the run: nothing may be undone
 	case err != nil && submission.NotSubmitted(err):
+		if errors.Is(err, slurm.ErrRefused) {
+			err = fmt.Errorf("%w%s", err, beyondLimits(ctx, e, job, o.sbatch))
+		}
 		return errors.Join(err, run.Discard(ids...))
 	case err != nil:
 		return fmt.Errorf("%w; the run directory is kept, because Slurm may have accepted the job nevertheless: "+
@@ -151,7 +154,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	offerExclude(e, run, job.Slurm, o.sbatch, ids[0])
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
-		warnStuck(ctx, e, run, ids[0])
+		warnStuck(ctx, e, run, job, o.sbatch, ids[0])
 		return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 	}
 	words := slices.Concat(o.sbatch, order.First)
@@ -180,10 +183,10 @@ func (a accepted) announce(ctx context.Context, e *env) error {
 		if a.code != "" {
 			fmt.Fprintf(e.Out, "code: %s\n", a.code)
 		}
-		warnStuck(ctx, e, a.run, a.ids[0])
+		warnStuck(ctx, e, a.run, a.job, a.words, a.ids[0])
 		return nil
 	}
-	warnStuck(ctx, e, a.run, a.ids[0])
+	warnStuck(ctx, e, a.run, a.job, a.words, a.ids[0])
 	asked := requestOf(a.job, a.sets, a.words).withArrays(a.pieces)
 	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), asked, e.reply.warnings(), a.run.Cluster()})
 }
@@ -267,21 +270,36 @@ func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission
 	return size, err
 }
 
-// warnStuck warns of a job that Slurm has accepted but will not start in its present form. It is not an error if Slurm cannot be asked.
-func warnStuck(ctx context.Context, e *env, run *rundir.Dir, id string) {
+// warnStuck warns of a job that Slurm has accepted but will not start in its present form. words are further options of sbatch. It is not
+// an error if Slurm cannot be asked.
+func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, words []string, id string) {
 	jobs, err := e.viewer().Jobs(ctx, run.Cluster(), []string{id})
 	if err != nil {
 		return
 	}
-	for _, job := range jobs {
-		if job.Stuck() {
+	for _, known := range jobs {
+		if known.Stuck() {
 			fmt.Fprintf(e.Err, "ddpbatch: job %s will not start in its present form: "+
-				"Slurm's reason is %s; see JOB REASON CODES in squeue(1); "+
-				"to cancel it: ddpbatch cancel %s\n", id, job.Reason,
+				"Slurm's reason is %s%s; see JOB REASON CODES in squeue(1); "+
+				"to cancel it: ddpbatch cancel %s\n", id, known.Reason, beyondLimits(ctx, e, job, words),
 				slurm.ShellQuote(slurm.JobID{ID: id, Cluster: run.Cluster()}.String()))
 			return
 		}
 	}
+}
+
+// beyondLimits returns what check --slurm finds a job to ask for beyond the limits of its partition, each with "; " before it. It returns
+// "" if there is nothing, or if Slurm does not answer. words are further options of sbatch.
+func beyondLimits(ctx context.Context, e *env, job *jobfile.Job, words []string) (found string) {
+	var unasked error
+	for _, remark := range e.limitRemarks(ctx, words, &unasked)(job) {
+		switch remark.Key {
+		case "slurm.partition", "launch.grace": // Slurm itself says the one, and does not know of the other
+		default:
+			found += "; " + remark.Message
+		}
+	}
+	return found
 }
 
 // checkSbatchWords checks the words after --, which go to sbatch.

@@ -55,6 +55,32 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	}
 }
 
+// Of a job beyond the limits of its partition, submit says what check --slurm says, be it that Slurm refuses the job or never starts it.
+func TestSubmitSaysWhichLimitIsExceeded(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[slurm]\nnodes = 9\n[launch]\ncommand = [\"true\"]\n"),
+		0o600))
+	q.must(os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte("#!/bin/sh\ncase $* in *partition*) "+
+		"echo PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 State=UP TotalNodes=4 ;; *) exit 1 ;; esac\n"),
+		0o700))
+	q.must(os.WriteFile(filepath.Join(q.dir, "sinfo"), []byte("#!/bin/sh\nexit 0\n"), 0o700))
+	const fact = "; slurm.nodes: the job asks for 9 nodes, but partition main has 4"
+	q.says("mode", "refuse")
+	code, _, errs := q.run(parent, "submit", "job.toml")
+	if code != exit.Refused || !strings.HasSuffix(errs, fact+"\n") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("refused: %d, %q", code, errs)
+	}
+	q.says("mode", "")
+	q.says("reason", "PartitionConfig")
+	for _, args := range [][]string{{"submit", "job.toml"}, {"submit", "job.toml", "--parsable"}} {
+		code, _, errs := q.run(parent, args...)
+		if code != 0 || !strings.Contains(errs, "Slurm's reason is PartitionConfig"+fact+"; see JOB") {
+			t.Errorf("%q: %d, %q", args, code, errs)
+		}
+	}
+}
+
 // claimsLine is a line of shell by which another command takes the claim of runs, and gives it back.
 func (q *queue) claimsLine(runs string) string {
 	q.t.Helper()
