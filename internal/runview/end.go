@@ -135,7 +135,12 @@ func endOf(id string, row RunStatus) error {
 		if row.givenUp {
 			code = exit.GivenUp(code)
 		}
-		return &exit.Error{Code: code, Err: fmt.Errorf("job %s: %s", id, row.Message)}
+		sentence, log, _ := strings.Cut(row.Message, lastWords)
+		message := sentence + row.failure("")
+		if log != "" {
+			message += lastWords + log
+		}
+		return &exit.Error{Code: code, Err: fmt.Errorf("job %s: %s", id, message)}
 	case row.VerdictJob == id && row.Exit != nil, row.State == "COMPLETED":
 		return nil
 	}

@@ -49,6 +49,21 @@ func TestWaitWarnsOfEveryOutage(t *testing.T) {
 	})
 }
 
+// The error for a job that failed names the cause, as status does, and the log with the rank's last words.
+func TestEndNamesTheCause(t *testing.T) {
+	code := 1
+	row := RunStatus{Job: "12", VerdictJob: "12", Exit: &code, Message: "rank 0 on n1 exited with code 1" + lastWords + "runs/x/n1.0.err",
+		Error: "KeyError: 'lr'", Advice: "add it", Next: "not started again: add it"}
+	const want = "job 12: rank 0 on n1 exited with code 1: KeyError: 'lr' (hint: add it)" + lastWords + "runs/x/n1.0.err"
+	if err := row.end(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	row.Message, row.Error, row.Advice = "rank 0 on n1 exited with code 1", "", ""
+	if err := row.end(); err == nil || err.Error() != "job 12: rank 0 on n1 exited with code 1" {
+		t.Errorf("without a known cause: %v", err)
+	}
+}
+
 // A job that is followed for long is asked about less often.
 func TestStateEvery(t *testing.T) {
 	for followed, want := range map[time.Duration]time.Duration{

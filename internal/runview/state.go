@@ -68,17 +68,29 @@ func (row *RunStatus) forgetEnd() {
 	row.Error, row.Class, row.Advice = "", "", ""
 }
 
-// Ending says how the newest attempt of the job ended: the first sentence of its verdict, and the error of the rank that failed first. It
-// returns "" if the attempt has not ended, or if that is not known.
+// lastWords begins the part of a verdict's message that names the log of the rank that failed.
+const lastWords = "; its last words are in "
+
+// Ending says how the newest attempt of the job ended: the first sentence of its verdict, the error of the rank that failed first, and what
+// to do about it, unless Next says that. It returns "" if the attempt has not ended, or if that is not known.
 func (row *RunStatus) Ending() string {
 	if row.VerdictJob != "" && !(slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob) { // an attempt of another job
 		return ""
 	}
-	sentence, _, _ := strings.Cut(row.Message, "; its last words are in ")
-	if row.Error == "" {
-		return sentence
+	sentence, _, _ := strings.Cut(row.Message, lastWords)
+	return sentence + row.failure(row.Next)
+}
+
+// failure returns what follows the first sentence of a verdict: the error of the rank that failed first, and what to do about it, unless
+// said says that.
+func (row *RunStatus) failure(said string) (text string) {
+	if row.Error != "" {
+		text = ": " + row.Error
 	}
-	return sentence + ": " + row.Error
+	if row.Advice != "" && !strings.Contains(said, row.Advice) {
+		text += " (hint: " + row.Advice + ")"
+	}
+	return text
 }
 
 // partsIn returns those of jobs that belong to this run's job. A job of another name does not, because a rebuilt cluster counts from 1
