@@ -123,7 +123,7 @@ func printRemovable(e *env, chosen []clean.Run) error {
 	var all int64
 	for _, run := range chosen {
 		all += run.Bytes
-		t.Row(e.short(run.Dir.Path()), run.Job, run.State, t.Size(run.Bytes), ageText(e.Now().Sub(run.Last)))
+		t.Row(e.short(run.Dir.Path()), shownJob(run.Dir, run.Job, ""), run.State, t.Size(run.Bytes), ageText(e.Now().Sub(run.Last)))
 	}
 	err := t.Flush()
 	fmt.Fprintf(e.Err, "%s, %s\n", text.Plural(len(chosen), "run"), t.Bytes(all))

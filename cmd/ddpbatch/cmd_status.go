@@ -146,7 +146,8 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 			Elements []runview.Result `json:"elements"`
 		}{row, results.Metric, results.Rows}})
 	}
-	fmt.Fprintln(e.Err, text.Clean(fmt.Sprintf("%s %s: %s: %s", row.Job, row.Name, row.State, cmp.Or(row.Next, row.Reason, row.Message))))
+	fmt.Fprintln(e.Err, text.Clean(fmt.Sprintf("%s %s: %s: %s", shownJob(runs[0], row.Job, ""), row.Name, row.State,
+		cmp.Or(row.Next, row.Reason, row.Message))))
 	heading := []string{"INDEX"}
 	for _, column := range results.Columns {
 		heading = append(heading, strings.ToUpper(column))
@@ -238,13 +239,13 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 	}
 	now := e.Now()
 	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "RESTARTS", "CAUSE", "STEP", "LOSS", "SAMPLES/S", "SAVED", "LEFT", "RUN", "REASON")
-	for _, r := range rows {
+	for i, r := range rows {
 		reason := reasonOf(&r)
 		if r.Links > 0 {
 			reason = strings.TrimSuffix(fmt.Sprintf("link %d of %d: %s", r.Link, r.Links, reason), ": ")
 		}
 		t.Row(
-			slurm.JobID{ID: r.Job, Cluster: r.Cluster}.String(), r.Name, r.State, strconv.Itoa(r.Attempt),
+			shownJob(runs[i], r.Job, r.Cluster), r.Name, r.State, strconv.Itoa(r.Attempt),
 			strconv.Itoa(r.Restarts+r.Requeues),
 			cmp.Or(r.Cause, "-"), steps(&r), shortNumber(r.Loss), shortNumber(r.Speed), between(r.Saved, &now), between(&now, r.Ends),
 			e.short(r.RunDir), reason,
@@ -254,6 +255,14 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 		return goesOn, flushWithGoodput(e, t, &rows[0])
 	}
 	return goesOn, t.Flush()
+}
+
+// shownJob formats the job of a run for a table. A simulated run has no job: its id is only the process that simulated it.
+func shownJob(run *rundir.Dir, id, cluster string) string {
+	if run.Spec().Kind == "simulate" {
+		return "simulated"
+	}
+	return slurm.JobID{ID: id, Cluster: cluster}.String()
 }
 
 // between formats the time between two moments, or "-" if one of them is not known.
