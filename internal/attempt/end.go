@@ -131,6 +131,9 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 	}
 	w.Facts.Lead = a.leadUsed(job, history, w.Verdict)
 	w.Facts.Unmet = a.noneStarted()
+	if !job.Builtin() {
+		w.Facts.WarnSignal = job.Launch.WarnSignal
+	}
 	refined := recovery.Refine(w.Verdict, w.Facts.Evidence)
 	if w.Facts.ByHand != "" && recovery.CauseOf(refined) == recovery.Cancelled {
 		refined.Message = w.Facts.ByHand

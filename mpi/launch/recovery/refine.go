@@ -13,11 +13,12 @@ import (
 // Evidence is what is known of an attempt's end from outside its agents: from the batch script's shell, and from one question to
 // Slurm after srun had ended.
 type Evidence struct {
-	Signals []string  // signals that the shell got: "TERM", "USR2"
-	Now     time.Time // when Slurm was asked
-	Lead    time.Duration
-	Unmet   bool      // no agent left a verdict, and no rank was started
-	EndTime time.Time // when the time limit ends the job; zero: unknown, or no limit
+	Signals    []string  // signals that the shell got: "TERM", "USR2"
+	Now        time.Time // when Slurm was asked
+	Lead       time.Duration
+	Unmet      bool      // no agent left a verdict, and no rank was started
+	WarnSignal string    // launch.warn_signal, if the workers run a program of the user's; otherwise ""
+	EndTime    time.Time // when the time limit ends the job; zero: unknown, or no limit
 
 	Asked  bool   // Slurm has answered: the fields below are known
 	State  string // as scontrol shows it: "RUNNING", "COMPLETING", "TIMEOUT"
@@ -85,7 +86,7 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	case e.Preempted:
 		return Preempt, "the job was preempted"
 	case e.Reason == "TimeLimit" || e.has("TIMEOUT"):
-		return Timeout, limitCame(v)
+		return Timeout, e.limitCame(v)
 	case e.Cancelled():
 		return Cancelled, "the job was cancelled"
 	case e.Requeued:
@@ -103,7 +104,7 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	case wish && CauseOf(v) == Saved && e.nearEnd(warned):
 		return Timeout, "the time limit is near"
 	case !e.Asked && gotTERM && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
-		return Timeout, limitCame(v)
+		return Timeout, e.limitCame(v)
 	case !e.Asked && wish && CauseOf(v) == Cancelled:
 		// the workers ask for a requeue; a cancel that Slurm cannot confirm is only one of several possible reasons
 		return Saved, "Slurm does not say why the job was told to end"
@@ -111,14 +112,19 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	return CauseOf(v), ""
 }
 
-// limitCame says that the time limit came. If workers were warned but had not saved by then, it names the key that gives them more time.
-func limitCame(v rundir.Verdict) string {
+// limitCame says that the time limit came. If workers were warned but had not saved by then, it names the key that gives them more time. If
+// none of them reports a save, they may not react to the warning at all, so it also names what they should react to.
+func (e Evidence) limitCame(v rundir.Verdict) string {
 	const came = "the time limit came"
 	if v.Saved || v.WarnedS == 0 {
 		return came
 	}
 	had := time.Duration(v.WarnedS * float64(time.Second)).Round(time.Second)
-	return fmt.Sprintf("%s, and %v from the warning on were too short for the workers to save (requeue.lead)", came, had)
+	text := fmt.Sprintf("%s, and %v from the warning on were too short for the workers to save (requeue.lead)", came, had)
+	if e.WarnSignal == "" || slices.ContainsFunc(v.Ranks, func(rank rundir.RankEnd) bool { return rank.Exit == exit.Requeue }) {
+		return text
+	}
+	return fmt.Sprintf("%s, unless they do not react to it: to %s, or to the file DDPBATCH_STOP_FILE (docs/pytorch.md)", text, e.WarnSignal)
 }
 
 // Cancelled reports whether a person ends the job: only that ends a job, or is about to, without a trace of the reason. A requeue

@@ -210,6 +210,29 @@ func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	}
 }
 
+// If no worker reports a save, the message also names the warning, to which the program may not react.
+func TestRefineSaysThatTheWarningMayBeIgnored(t *testing.T) {
+	killed := rundir.RankEnd{Rank: 0, Host: "n1", Signal: 9}
+	for _, tc := range []struct {
+		name, signal string
+		ranks        []rundir.RankEnd
+		want         bool
+	}{
+		{"all were killed", "USR2", []rundir.RankEnd{killed}, true},
+		{"their ends are not known", "USR1", nil, true},
+		{"one has saved", "USR2", []rundir.RankEnd{killed, {Rank: 1, Host: "n2", Exit: exit.Requeue}}, false},
+		{"the built-in trainer", "", []rundir.RankEnd{killed}, false},
+	} {
+		e := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
+		e.WarnSignal = tc.signal
+		got := Refine(rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 3, Ranks: tc.ranks}, e).Message
+		if has := strings.Contains(got, "unless they do not react to it: to "+tc.signal); has != tc.want ||
+			!strings.Contains(got, "from the warning on were too short for the workers to save (requeue.lead)") {
+			t.Errorf("%s: %q", tc.name, got)
+		}
+	}
+}
+
 // A job that a person has canceled is never requeued, whatever the agents say.
 func TestCancelledRunIsNeverRequeued(t *testing.T) {
 	for line, want := range map[string]bool{
