@@ -67,7 +67,8 @@ type rankLogs struct {
 }
 
 // earlierJob returns the job that name is the ID of, if it is a job of the run before the newest, id. It returns "" for a job of the run's
-// chain, and for one of the arrays that form a sweep: they belong to the newest submission.
+// chain, for one of the arrays that form a sweep, and for one of which only single elements were resumed: they belong to the newest
+// submission.
 func earlierJob(run *rundir.Dir, id, name string) string {
 	job, _, _ := strings.Cut(name, ";")
 	if !rundir.IsJobID(name) || job == id || run.Spec().ArraySize > 0 {
@@ -76,7 +77,21 @@ func earlierJob(run *rundir.Dir, id, name string) string {
 	if c := chainOf(run); c != nil && slices.Contains(c.jobs, job) {
 		return ""
 	}
+	if isArray(run) && !submittedAgain(run, job) {
+		return ""
+	}
 	return job
+}
+
+// submittedAgain reports whether an array was submitted as another job after the given one. A resume of a single element does not count: the
+// array's job may still run the others.
+func submittedAgain(run *rundir.Dir, job string) bool {
+	events := submissions(run)
+	at := slices.IndexFunc(events, func(e rundir.Event) bool {
+		id, _ := e.SubmittedJob()
+		return id == job
+	})
+	return slices.ContainsFunc(events[at+1:], func(e rundir.Event) bool { return e.Element == nil })
 }
 
 // showEarlier shows the output of a job of a run whose newest job is id. The job has ended, so there is nothing to follow.

@@ -14,6 +14,7 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
@@ -268,6 +269,29 @@ func TestLogsOfAnEarlierJob(t *testing.T) {
 	if !errors.Is(err, errNoLogs) || err.Error() != "job 11 has no log: no attempt began in it" {
 		t.Errorf("a job that began nothing: %v", err)
 	}
+}
+
+// The job of an array goes on for the other elements when one of them is resumed, so it is not an earlier job until the array is submitted
+// again.
+func TestLogsOfAnArrayWhoseElementWasResumed(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-1")
+	a.Submitted("12")
+	element := a.Ran(1, "12", 1)
+	a.Submitted("13", element)
+	named := func(job, want string) {
+		t.Helper()
+		id, err := NewestJob(a.Run)
+		a.Must(err)
+		if got := earlierJob(a.Run, id, job); got != want {
+			t.Errorf("%s of an array whose newest job is %s: %q is earlier, want %q", job, id, got, want)
+		}
+	}
+	named("12", "")
+	named("13", "")
+	a.Submitted("14")
+	named("12", "12")
+	named("13", "13")
+	named("14", "")
 }
 
 // What has the name of a log, and is a pipe without a writer, or a device, is an error at once.
