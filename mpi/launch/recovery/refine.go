@@ -113,7 +113,7 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 }
 
 // limitCame says that the time limit came. If workers were warned but had not saved by then, it names the key that gives them more time. If
-// none of them reports a save, they may not react to the warning at all, so it also names what they should react to.
+// none of them reports a save, they may not react to the warning at all, so it also names what they must look for.
 func (e Evidence) limitCame(v rundir.Verdict) string {
 	const came = "the time limit came"
 	if v.Saved || v.WarnedS == 0 {
@@ -124,7 +124,8 @@ func (e Evidence) limitCame(v rundir.Verdict) string {
 	if e.WarnSignal == "" || slices.ContainsFunc(v.Ranks, func(rank rundir.RankEnd) bool { return rank.Exit == exit.Requeue }) {
 		return text
 	}
-	return fmt.Sprintf("%s, unless they do not react to it: to %s, or to the file DDPBATCH_STOP_FILE (docs/pytorch.md)", text, e.WarnSignal)
+	return fmt.Sprintf("%s, or they ignored it: they must handle %s, or look for the file that DDPBATCH_STOP_FILE names (docs/pytorch.md)",
+		text, e.WarnSignal)
 }
 
 // Cancelled reports whether a person ends the job: only that ends a job, or is about to, without a trace of the reason. A requeue

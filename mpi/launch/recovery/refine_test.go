@@ -226,7 +226,7 @@ func TestRefineSaysThatTheWarningMayBeIgnored(t *testing.T) {
 		e := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
 		e.WarnSignal = tc.signal
 		got := Refine(rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 3, Ranks: tc.ranks}, e).Message
-		if has := strings.Contains(got, "unless they do not react to it: to "+tc.signal); has != tc.want ||
+		if has := strings.Contains(got, "or they ignored it: they must handle "+tc.signal+", or look for the file"); has != tc.want ||
 			!strings.Contains(got, "from the warning on were too short for the workers to save (requeue.lead)") {
 			t.Errorf("%s: %q", tc.name, got)
 		}
