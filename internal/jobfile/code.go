@@ -103,15 +103,20 @@ func (j *Job) WorkerEnv() map[string]string {
 func (j *Job) setup() slurm.Setup {
 	setup := j.Setup
 	setup.Venv = j.environmentPath(setup.Venv)
-	if strings.Contains(setup.Conda, "/") { // otherwise it is a name
+	if strings.Contains(setup.Conda, "/") && !strings.HasPrefix(setup.Conda, "$") { // otherwise it is a name, or conda expands it
 		setup.Conda = j.environmentPath(setup.Conda)
 	}
 	return setup
 }
 
+// environmentPath returns the whole path of an environment. It keeps ".." as a shell in workdir does: behind a symbolic link, only the file
+// system knows where that leads.
 func (j *Job) environmentPath(path string) string {
-	if path == "" || strings.HasPrefix(path, "~") {
+	switch {
+	case path == "" || strings.HasPrefix(path, "~"):
 		return path
+	case !filepath.IsAbs(path) && slices.Contains(strings.Split(path, "/"), ".."):
+		return j.WorkDir + "/" + path
 	}
 	return j.resolve(path)
 }
@@ -164,7 +169,7 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 	case strings.HasPrefix(environment, "~/"):
 		environment, _ = absolute(environment, j.WorkDir) // "" if the home folder is unknown
 	case environment == "" && strings.Contains(j.Setup.Conda, "/"):
-		environment = j.resolve(j.Setup.Conda)
+		environment = j.environmentPath(j.Setup.Conda)
 	case environment == "" && j.Setup.Conda == "": // jobs inherit what is activated here
 		environment = variables["VIRTUAL_ENV"]
 	}

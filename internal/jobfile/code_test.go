@@ -55,14 +55,14 @@ export = "out.safetensors"
 	if env := job.WorkerEnv(); env[SourceVariable] != dir || env["A"] != "1" || len(job.Env) != 1 {
 		t.Errorf("workers have %q", env)
 	}
-	for venv, want := range map[string]string{"~/v": "~/v", "/v": "/v", "": ""} {
+	for venv, want := range map[string]string{"~/v": "~/v", "/v": "/v", "": "", "./v": filepath.Join(dir, "v"), "../v": dir + "/../v"} {
 		job.Setup.Venv = venv
 		if got := job.setup().Venv; got != want {
 			t.Errorf("the venv %q becomes %q", venv, got)
 		}
 	}
 	job.Setup.Venv = ""
-	for conda, want := range map[string]string{"name": "name", "./env": filepath.Join(dir, "env"), "/env": "/env"} {
+	for conda, want := range map[string]string{"name": "name", "$X/env": "$X/env", "./env": filepath.Join(dir, "env"), "/env": "/env"} {
 		job.Setup.Conda = conda
 		if got := job.setup().Conda; got != want {
 			t.Errorf("the conda environment %q becomes %q", conda, got)

@@ -96,9 +96,9 @@ func (j *Job) DataRemarks() (all []Remark) {
 	return all
 }
 
-// venvScript returns the file that activates the venv. It is empty if there is no venv, or if its path is known only on the nodes.
+// venvScript returns the file that activates the venv, in which the batch script expands no variables. It is empty if there is no venv.
 func (j *Job) venvScript() string {
-	if j.Setup.Venv == "" || strings.ContainsAny(j.Setup.Venv, "$`") {
+	if j.Setup.Venv == "" {
 		return ""
 	}
 	venv := j.Setup.Venv
@@ -109,7 +109,7 @@ func (j *Job) venvScript() string {
 		}
 		venv = path
 	}
-	return filepath.Join(j.resolve(venv), "bin", "activate")
+	return strings.TrimRight(j.environmentPath(venv), "/") + "/bin/activate"
 }
 
 // missingProgram returns the program of the command if it certainly does not exist here. With modules, conda or the user's own script
@@ -129,7 +129,7 @@ func (j *Job) missingProgram(searchPath string) string {
 	if _, path := j.Env["PATH"]; path || len(s.Modules) > 0 || s.Conda != "" || len(s.Script) > 0 || program == "" {
 		return ""
 	}
-	if script := j.venvScript(); script != "" && isFile(filepath.Join(filepath.Dir(script), program)) {
+	if script := j.venvScript(); script != "" && isFile(strings.TrimSuffix(script, "activate")+program) {
 		return ""
 	}
 	if onPath(program, searchPath) {

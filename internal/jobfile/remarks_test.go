@@ -27,7 +27,11 @@ func place(t *testing.T, dir string, names ...string) {
 
 func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
-	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py", "plain.py")
+	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py", "plain.py", "real/env2/bin/activate",
+		"real/work/train.py")
+	if err := os.Symlink("real/work", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Chmod(filepath.Join(dir, "plain.py"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,9 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		`launch.command = ["tool"]` +
 			"\nsetup.venv = \"env\"": `3:7: setup.venv: "` +
 			dir + "/env/bin/activate\" does not exist",
-		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"": "",
+		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"": `3:7: setup.venv: "` +
+			dir + "/$HOME/env/bin/activate\" does not exist",
+		`launch.command = ["tool"]` + "\nworkdir = \"link\"\nsetup.venv = \"../env2\"": "", // beside the folder that link leads to
 		`launch.command = ["./tool"]` + "\nworkdir = \"none\"": `3:1: workdir: the folder "` +
 			dir + "/none\" does not exist",
 		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]": "",
