@@ -9,6 +9,7 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 )
 
@@ -105,6 +106,6 @@ func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
 // warn prints warnings about keys of a job file that this version does not use.
 func warn(e *env, warnings []jobfile.Fault) {
 	for _, w := range warnings {
-		fmt.Fprintf(e.Err, "%s (warning)\n", w)
+		fmt.Fprintf(e.Err, "%s (warning)\n", text.CleanLines(w.String()))
 	}
 }

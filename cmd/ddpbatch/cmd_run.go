@@ -26,6 +26,7 @@ import (
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/torchrun"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
@@ -273,7 +274,7 @@ func raiseLimits(e *env) {
 
 // note tells the user something worth knowing that is not an error.
 func note(e *env, format string, args ...any) {
-	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
+	fmt.Fprintf(e.Err, "ddpbatch: %s\n", text.CleanLines(fmt.Sprintf(format, args...)))
 }
 
 // workers is what an agent starts, from the command line or from the run directory that the batch script names.

@@ -123,3 +123,14 @@ func TestJSONControlsNoTerminal(t *testing.T) {
 		t.Errorf("read back: %q, %v", got["name"], err)
 	}
 }
+
+// What a note or a warning quotes, such as the name of a file, does not control the terminal.
+func TestNotesAndWarningsControlNoTerminal(t *testing.T) {
+	var errs bytes.Buffer
+	e := &env{Err: &errs}
+	note(e, "%s has changed", "a\x1b[2Jb")
+	warn(e, []jobfile.Fault{{File: "c\x1b[2Jd/job.toml", Message: "e\x07f"}})
+	if got := errs.String(); got != "ddpbatch: a [2Jb has changed\nc [2Jd/job.toml: e f (warning)\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -83,8 +83,8 @@ func earlierJob(run *rundir.Dir, id, name string) string {
 	return job
 }
 
-// submittedAgain reports whether an array was submitted as another job after the given one. A resume of a single element does not count: the
-// array's job may still run the others.
+// submittedAgain reports whether an array was submitted as another job after the given one. A resume of a single element does not count:
+// the array's job may still run the others.
 func submittedAgain(run *rundir.Dir, job string) bool {
 	events := submissions(run)
 	at := slices.IndexFunc(events, func(e rundir.Event) bool {
