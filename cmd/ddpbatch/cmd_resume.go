@@ -80,9 +80,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return err
 	}
 	defer release()
-	if kind == "slurm" { // a simulated command has no job file
-		noteChanged(ctx, e, run)
-	}
+	noteChanged(ctx, e, run)
 	if done, err := checkResume(ctx, e, r, run); done || err != nil {
 		return err
 	}
@@ -111,7 +109,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 }
 
-// noteChanged says that the job file is not read again, if it has changed since the run was submitted.
+// noteChanged says that the job file is not read again, if it has changed since the run was made. A simulated command has none.
 func noteChanged(ctx context.Context, e *env, run *rundir.Dir) {
 	source := run.Spec().Source
 	info, err := os.Stat(source)
@@ -121,8 +119,8 @@ func noteChanged(ctx context.Context, e *env, run *rundir.Dir) {
 	now, err := jobfile.ReadText(ctx, source)
 	then, thenErr := jobfile.ReadText(ctx, run.JobFilePath())
 	if err == nil && thenErr == nil && !bytes.Equal(now, then) {
-		note(e, "%s has changed since the run was submitted, and resume does not read it again: give the changes with --set, "+
-			"or submit it anew", e.short(source))
+		note(e, "%s has changed since the run was made, and resume does not read it again: give the changes with --set, or start a new run",
+			e.short(source))
 	}
 }
 

@@ -85,8 +85,8 @@ func TestResumeSaysThatTheJobFileIsNotReadAgain(t *testing.T) {
 			t.Errorf("%d, %q, want %q", code, errs, want)
 		}
 	}
-	const says = "ddpbatch: job.toml has changed since the run was submitted, and resume does not read it again: give the changes with " +
-		"--set, or submit it anew\n"
+	const says = "ddpbatch: job.toml has changed since the run was made, and resume does not read it again: give the changes with " +
+		"--set, or start a new run\n"
 	resumed("")
 	path := filepath.Join(parent, "job.toml")
 	q.must(os.WriteFile(path, []byte("name = \"x\"\n[launch]\ncommand = [\"false\"]\n"), 0o600))
