@@ -29,8 +29,11 @@ var named = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(assignment().String() + `|--[A-Za-z0-9_.-]+[ \t]+`)
 })
 
+// inAddress matches the password in an address such as docker://user:password@host, unless it is a variable of the shell.
+var inAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(://[^\s/@:'"]*:)[^\s/@'"$][^\s/@'"]*@`) })
+
 // Text blanks the values that a text gives to names that may hold secrets: NAME=value, where value is a word as a shell reads it, NAME =
-// value, and --NAME value if that [FollowsFlag].
+// value, and --NAME value if that [FollowsFlag]. It also blanks passwords in addresses.
 func Text(text string) string {
 	var out strings.Builder
 	done := 0 // text[:done] is in out
@@ -49,7 +52,7 @@ func Text(text string) string {
 		out.WriteString(text[done:at[1]] + Blank)
 		done = end
 	}
-	return out.String() + text[done:]
+	return inAddress().ReplaceAllString(out.String()+text[done:], "${1}"+Blank+"@")
 }
 
 // Words returns the words of a command line with values blanked that may be secret: everything assigned to such a name, what [Text] blanks,

@@ -43,6 +43,8 @@ func TestTextHidesTokensAndKeys(t *testing.T) {
 		"A_KEY=abc B_KEY=def":                           "A_KEY=*** B_KEY=***",
 		"--api-key=abc --lr=3":                          "--api-key=*** --lr=3",
 		`unclosed 'X_TOKEN=a b`:                         `unclosed 'X_TOKEN=***`,
+		"docker://ann:abc@reg/x https://:x@y":           "docker://ann:***@reg/x https://:***@y",
+		"https://ann:$PW@host/a http://h:80/x@y a://b@": "https://ann:$PW@host/a http://h:80/x@y a://b@",
 	} {
 		if got := Text(text); got != want {
 			t.Errorf("%q:\ngot  %q\nwant %q", text, got, want)
