@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 
@@ -153,15 +154,17 @@ func (c Config) CheckRows(workDir string) error {
 		paths = append(paths, below(workDir, f.Path))
 	}
 	if c.Data.Kind == "npy" && len(paths) == 2 {
-		classes, exist, err := data.CheckNPY(data.NPYConfig{Inputs: paths[0], Targets: paths[1]})
-		if err != nil {
-			return errors.Join(fmt.Errorf("data.inputs: %w", err))
-		}
+		classes, err := data.CheckNPY(data.NPYConfig{Inputs: paths[0], Targets: paths[1]})
 		need := "mse"
 		if classes {
 			need = "cross_entropy"
 		}
-		if exist && need != c.Loss {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
+			return nil
+		case err != nil:
+			return errors.Join(fmt.Errorf("data.inputs: %w", err))
+		case need != c.Loss:
 			return errors.Join(fmt.Errorf("loss: it is %q, but the targets of the data need %q", c.Loss, need))
 		}
 	}

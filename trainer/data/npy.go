@@ -39,22 +39,15 @@ func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
 	return t, nil
 }
 
-// CheckNPY returns an error if the headers of the two files say that they cannot be trained on together, and reports whether the targets
-// are classes. It does not check the values. exist is false if a file cannot be opened: then nothing is known.
-func CheckNPY(cfg NPYConfig) (classes, exist bool, err error) {
+// CheckNPY returns an error if a file cannot be opened, or if the headers of the two files say that they cannot be trained on together. It
+// reports whether the targets are classes. It does not check the values.
+func CheckNPY(cfg NPYConfig) (classes bool, err error) {
 	defer reading(&err, "npy")
-	for _, path := range []string{cfg.Inputs, cfg.Targets} {
-		f, _, err := openRegular(path)
-		if err != nil {
-			return false, false, nil
-		}
-		_ = f.Close() // it was only opened
-	}
 	_, y, err := openNPYPair(cfg)
 	if err != nil {
-		return false, true, err
+		return false, err
 	}
-	return !y.kind.float, true, nil
+	return !y.kind.float, nil
 }
 
 // openNPYPair maps inputs and targets, and checks what their headers say.
