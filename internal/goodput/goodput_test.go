@@ -147,6 +147,17 @@ func TestTimeGoesToItsParts(t *testing.T) {
 			"queued 110, starting 30, productive 120, lost/crash 56, other 10, idle 274",
 		},
 		{
+			"done, and resumed without a submission, as simulate does",
+			[]rundir.Event{begin(100, 1, "", 0), end(225, 1, "done"), begin(300, 2, "", 1), end(400, 2, "done")},
+			whole + trained(330, 2, 110, 170, `,"resume_step":100`), 999,
+			"queued 100, starting 40, productive 170, other 15, idle 75",
+		},
+		{
+			"done, and others of its array were canceled later",
+			[]rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "done"), event(500, rundir.EventCancel, 0)}, whole, 999,
+			"queued 100, starting 20, productive 100, other 5",
+		},
+		{
 			"no end in the ledger, and a resume",
 			[]rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), {Time: at(500), Event: rundir.EventResume, Detail: "job 8"},
 				begin(510, 2, "8", 0), end(600, 2, "done")},

@@ -92,8 +92,12 @@ func (c *clock) event(e rundir.Event) {
 		c.began(e)
 	case rundir.EventEnd:
 		if c.state == runs && e.Attempt == c.begin.Attempt {
-			c.attempt(e.Time, c.causes[e.Attempt])
+			cause := c.causes[e.Attempt]
+			c.attempt(e.Time, cause)
 			c.state = ended
+			if cause == string(recovery.Done) { // nothing follows, unless a person resumes the run
+				c.state = idle
+			}
 		}
 	case rundir.EventRestart:
 		if c.state == ended {
@@ -170,14 +174,7 @@ func (c *clock) close(before time.Time) {
 }
 
 // lose adds the time until t to the cause of the newest attempt's end.
-func (c *clock) lose(t time.Time) {
-	passed := c.until(t)
-	if cause := c.causes[c.begin.Attempt]; cause != string(recovery.Done) {
-		c.sum.lose(cause, passed)
-		return
-	}
-	c.sum.Other += passed
-}
+func (c *clock) lose(t time.Time) { c.sum.lose(c.causes[c.begin.Attempt], c.until(t)) }
 
 func (c *clock) training(attempt int) *training {
 	if t := c.reads.attempts[attempt]; t != nil && len(t.marks) > 0 {
