@@ -44,8 +44,12 @@ func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Br
 		known = known || b.Unknown == 0
 		sum.Add(b)
 	}
-	if known && sum.Why != "" {
-		sum.Why = "of some elements " + sum.Why
+	switch {
+	case !known || sum.Why == "":
+	case sum.Why == noMetrics:
+		sum.Why = "some elements wrote no metrics"
+	default:
+		sum.Why = "for some elements " + sum.Why
 	}
 	return sum, nil
 }

@@ -203,6 +203,8 @@ func intAfter(data []byte, key string) (n int, ok bool) {
 	return n, digits > 0
 }
 
+const noMetrics = "the run wrote no metrics"
+
 // lack says why the metrics do not show what an attempt did.
 func (p *progress) lack() string {
 	switch {
@@ -211,7 +213,7 @@ func (p *progress) lack() string {
 	case p.offset > 0:
 		return "no line of metrics.jsonl has both attempt and time (RFC 3339)"
 	}
-	return "the run wrote no metrics"
+	return noMetrics
 }
 
 // lastStep returns the last step of the attempt.

@@ -87,6 +87,30 @@ func TestSentenceSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// If some elements of an array have told what they did, the sentence says so.
+func TestSentenceOfAnArrayThatIsKnownInPart(t *testing.T) {
+	for metrics, want := range map[string]string{
+		"":                          "some elements wrote no metrics",
+		"{\"step\":3,\"loss\":1}\n": "for some elements no line of metrics.jsonl has both attempt and time (RFC 3339)",
+	} {
+		array := made(t, nil, "")
+		for index, lines := range []string{trained(130, 1, 10, 100), metrics} {
+			element, err := array.Task(index)
+			must(t, err)
+			must(t, os.MkdirAll(element.Path(), 0o700))
+			must(t, element.Append(begin(100, 1, "7", 0)))
+			if lines != "" {
+				must(t, os.WriteFile(element.MetricsPath(), []byte(lines), 0o600))
+			}
+		}
+		got, err := new(Accounts).Of(array, false, at(225))
+		must(t, err)
+		if got.Why != want {
+			t.Errorf("%s: it is unknown as %q, want %q", metrics, got.Why, want)
+		}
+	}
+}
+
 // FuzzPartsAddUp holds that no ledger and no metrics make a part negative, or have time counted twice or left out.
 func FuzzPartsAddUp(f *testing.F) {
 	f.Add([]byte("\x00\x05\x10\x15\x20\x25"), trained(130, 1, 10, 60)+trained(200, 2, 40, 90))
