@@ -72,7 +72,7 @@ func (f Finder) noContents(name string, why *usage.Error) error {
 		return usage.Errorf("%s does not exist; name a file of safetensors or of torch.save, %s", f.From.Named(name), whatRun)
 	}
 	err := &usage.Error{Message: why.Message}
-	if _, step := ParseStep(name); step == nil {
+	if IsStep(name) {
 		err.Hint = "to compare two steps of a run: ddpbatch ckpt diff RUN STEP1 STEP2"
 	}
 	return err

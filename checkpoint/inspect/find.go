@@ -137,12 +137,21 @@ func runOfCheckpoints(path string) (*rundir.Dir, error) {
 	return rundir.Open(filepath.Dir(path))
 }
 
+// best is the word for the checkpoint with the label of this name, which the built-in trainer gives to that of the best evaluation.
+const best = "best"
+
+// IsStep reports whether a word means a step: best, or what ParseStep accepts.
+func IsStep(word string) bool {
+	_, err := ParseStep(word)
+	return err == nil || word == best
+}
+
 // ParseStep parses a step as people write it: 12, step-12, or the name of a checkpoint's folder.
 func ParseStep(name string) (int64, error) {
 	number, _, _ := strings.Cut(strings.TrimPrefix(name, "step-"), ".")
 	step, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || step < 0 || !isStepFolder(name) && number != name {
-		return 0, usage.Errorf("a step is a whole number, not %q", name)
+		return 0, usage.Errorf("a step is a whole number or the word best, not %q", name)
 	}
 	return step, nil
 }
@@ -152,11 +161,15 @@ func (d Folder) Open() (*checkpoint.Dir, error) {
 	return checkpoint.Open(d.Path, checkpoint.Options{Log: d.Log})
 }
 
-// Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. If word is empty, it opens the one whose
+// Choose opens the checkpoint that word names: a step, best, or the name of a checkpoint's folder. If word is empty, it opens the one whose
 // folder the user named, and otherwise the newest one that is not superseded. The caller closes it.
 func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word = cmp.Or(word, d.Only); word == "" {
 		return d.latest(ctx, dir)
+	}
+	word, err := d.resolve(ctx, dir, word)
+	if err != nil {
+		return nil, err
 	}
 	if isStepFolder(word) && vfs.IsDir(filepath.Join(d.Path, word)) && filepath.Base(word) == word {
 		return dir.FindFolder(ctx, word)
@@ -176,6 +189,31 @@ func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*
 		}
 	}
 	return found, err
+}
+
+// resolve returns the name of the folder that best stands for, and any other word unchanged.
+func (d Folder) resolve(ctx context.Context, dir *checkpoint.Dir, word string) (string, error) {
+	if word != best {
+		return word, nil
+	}
+	infos, err := dir.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(infos) == 0 {
+		return "", d.None()
+	}
+	var found *checkpoint.Info
+	for i, info := range infos { // copied folders may have the label several times
+		if slices.Contains(info.Pinned, best) && (found == nil || info.Committed || !found.Committed) {
+			found = &infos[i]
+		}
+	}
+	if found == nil {
+		return "", fmt.Errorf("%w in %s is kept as the best: set train.evaluate.best; %s", checkpoint.ErrNone, d.From.Named(d.Path),
+			committedSteps(infos))
+	}
+	return filepath.Base(found.Path), nil
 }
 
 // isArray reports whether the folder belongs to an array, whose elements have the checkpoints.

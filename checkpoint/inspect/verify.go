@@ -20,6 +20,9 @@ func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 	step := int64(-1)
 	if word = cmp.Or(word, d.Only); word != "" {
 		var err error
+		if word, err = d.resolve(ctx, dir, word); err != nil {
+			return nil, err
+		}
 		if step, err = ParseStep(word); err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func newCkptExportCommand(e *env) *cli.Command {
 		step, file := "", words[len(words)-1]
 		if len(words) == 3 {
 			step = words[1]
-		} else if _, err := inspect.ParseStep(file); err == nil && filepath.Ext(file) == "" {
+		} else if inspect.IsStep(file) && filepath.Ext(file) == "" {
 			return &usage.Error{
 				Message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, but %s is a step: name the file too", file),
 				Hint:    fmt.Sprintf("for a file of this name write ./%s", file),
