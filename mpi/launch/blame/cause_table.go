@@ -157,10 +157,13 @@ var table = sync.OnceValue(func() []row {
 		program("different collectives", 0, inError,
 			`Detected mismatch between collectives on ranks`,
 			"ranks call different collectives, or in another order: look for code that only some ranks run"),
+		program("training diverged", 0, atEnd, // the built-in trainer's; it says itself which key to change
+			`: training diverged at step `,
+			"a resume without a change diverges again; pass the change to resume with --set, or submit a changed job"),
 		program("not a number", 0, atEnd,
 			`Loss is (?:nan|-?inf), stopping training|Detected nan and/or inf values in|found NaN in local forward loss|`+
 				"^ValueError: The loss returned in `training_step` is (?:tensor\\()?(?:nan|-?inf)|"+
-				`returned nan values in its \d+th output|: training diverged at step `,
+				`returned nan values in its \d+th output`,
 			"lower the learning rate, clip gradients, or look at the batch; a resume before that step may come to it again"),
 		program("GPU memory", 0, inError,
 			`(?:CUDA|HIP) out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
