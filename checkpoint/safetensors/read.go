@@ -63,6 +63,9 @@ func parse(f io.ReaderAt, size int64) (*File, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	switch {
+	case n > maxHeader && ofTorchSave(length):
+		return nil, invalidf(`it looks like a file of torch.save; "Weights from elsewhere" in docs/models.md ` +
+			"says how to write one of safetensors")
 	case n > maxHeader:
 		return nil, invalidf("it claims a header of %d bytes, at most %d are allowed", n, maxHeader)
 	case int64(n) > size-8:
@@ -78,6 +81,11 @@ func parse(f io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	return &File{f: f, begin: begin, infos: infos, metadata: metadata}, nil
+}
+
+// ofTorchSave reports whether a file begins like those of torch.save: with a zip archive, or before PyTorch 1.6 with a pickle.
+func ofTorchSave(begin [8]byte) bool {
+	return string(begin[:4]) == "PK\x03\x04" || begin[0] == 0x80 && 2 <= begin[1] && begin[1] <= 5
 }
 
 // readHeader reads the n bytes of a header, in parts: a sparse file may have a long header that takes no room on disk. Zeros are not JSON.
