@@ -95,6 +95,8 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 		checkpoint.Float32Tensor("0.bias", []int{2}, normals(5, 2))
 	weights("less", weight)
 	weights("more", weight, bias, checkpoint.Float32Tensor("1.weight", []int{1}, normals(6, 1)))
+	weights("inner", checkpoint.Float32Tensor("net.0.weight", []int{2, 4}, normals(4, 8)),
+		checkpoint.Float32Tensor("net.0.bias", []int{2}, normals(5, 2)))
 	weights("twice", weight, bias, checkpoint.Float32Tensor("module.0.weight", []int{2, 4}, normals(7, 8)))
 	weights("other", weight, checkpoint.Float32Tensor("0.bias", []int{2, 1}, normals(5, 2)))
 	weights("turned", checkpoint.Float32Tensor("0.weight", []int{4, 2}, normals(4, 8)), bias)
@@ -112,6 +114,8 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 		"init is not safetensors": {func(c *Config) { c.Init = "text" }, []string{"init: ", filepath.Join(dir, "text")}},
 		"init lacks a parameter":  {func(c *Config) { c.Init = "less" }, []string{"init: ", "less", "the file has no 0.bias"}},
 		"init has one more":       {func(c *Config) { c.Init = "more" }, []string{"init: ", "more", "the model has no 1.weight"}},
+		"init has a prefix": {func(c *Config) { c.Init = "inner" },
+			[]string{"init: ", "inner: the file has net.0.bias and 1 more, which the model does not have, and lacks 0.weight and 1 more"}},
 		"init has another shape": {func(c *Config) { c.Init = "other" },
 			[]string{"init: ", "0.bias is [2 1] in the file and [2] in the model"}},
 		"init has a name twice": {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "the file has 0.weight twice"}},

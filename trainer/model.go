@@ -175,6 +175,7 @@ func (t *trainer) readInitial() error {
 // which model may be a part: a tensor of another name is an error.
 func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) error {
 	byName := map[string]checkpoint.Tensor{}
+	var foreign, lacking []string
 	for _, tensor := range tensors {
 		name := strings.TrimPrefix(strings.TrimPrefix(tensor.Name, "module."), "model.")
 		if strings.HasSuffix(name, ".num_batches_tracked") || strings.HasPrefix(name, "optimizer.") {
@@ -184,15 +185,25 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 			return fmt.Errorf("the file has %s twice, with and without a prefix", name)
 		}
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("the model has no %s", name)
+			foreign = append(foreign, name)
 		}
 		byName[name] = tensor
 	}
-	for _, a := range stateOf(model) {
-		tensor, ok := byName[a.Name]
-		if !ok {
-			return fmt.Errorf("the file has no %s", a.Name)
+	for _, name := range names {
+		if _, ok := byName[name]; !ok {
+			lacking = append(lacking, name)
 		}
+	}
+	switch {
+	case len(foreign) > 0 && len(lacking) > 0:
+		return fmt.Errorf("the file has %s, which the model does not have, and lacks %s", firstOf(foreign), firstOf(lacking))
+	case len(foreign) > 0:
+		return fmt.Errorf("the model has no %s", firstOf(foreign))
+	case len(lacking) > 0:
+		return fmt.Errorf("the file has no %s", firstOf(lacking))
+	}
+	for _, a := range stateOf(model) {
+		tensor := byName[a.Name]
 		if !slices.Equal(tensor.Shape, a.Shape) {
 			return fmt.Errorf("%s is %v in the file and %v in the model", a.Name, tensor.Shape, a.Shape)
 		}
@@ -201,6 +212,14 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 		}
 	}
 	return nil
+}
+
+// firstOf returns the first of names, and how many there are besides.
+func firstOf(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }
 
 // stateOf returns everything that a model's state consists of: its parameters, as buffers, and its buffers.
