@@ -197,6 +197,19 @@ def run(number, shape, model):
 		models[i] = model
 		outputs[i] = slices.Clone(model.Forward(new(nn.Pass), nn.Matrix{Rows: rows, Cols: c.spec.Inputs, Data: x}).Data)
 	}
+	script.WriteString(`
+try:
+    load(f"{sys.argv[1]}/3.safetensors")
+    assert False, "a cnn without its images"
+except ValueError as e:
+    assert "shape of its images" in str(e), e
+images = torch.eye(4)[:3].view(3, 1, 2, 2)
+for model in nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Flatten(), nn.Linear(4, 4)):
+    model[-1].load_state_dict({"weight": 2 * torch.eye(4), "bias": torch.zeros(4)})
+    accuracy, loss = evaluate(model, images, torch.tensor([0, 1, 0]))
+    assert abs(accuracy - 2 / 3) < 1e-6, accuracy
+    assert abs(loss - (math.log(math.exp(2) + 3) - 4 / 3)) < 1e-6, loss
+`)
 	torch.Run(t, script.String(), dir)
 	for i, c := range cases {
 		theirs := torch.ReadFloats(t, filepath.Join(dir, strconv.Itoa(i)+".y"))
