@@ -68,21 +68,20 @@ func bounded(size int64) error {
 	return nil
 }
 
-func newMLP(cfg ModelConfig, inputs, outputs int, src nn.Source) (*nn.Sequential, error) {
+// mlpWidths returns the widths of an mlp or a dense model, from its inputs to its outputs.
+func mlpWidths(cfg ModelConfig, inputs, outputs int) []int {
 	widths := []int{inputs}
 	if cfg.Kind == "mlp" {
 		widths = append(widths, cfg.hidden()...)
 	}
-	widths = append(widths, outputs)
+	return append(widths, outputs)
+}
 
-	var size int64
-	for i, in := range widths[:len(widths)-1] {
-		// Cannot overflow: widths are below 2^31, and the sum stops growing at the bound.
-		if size += int64(in+1) * int64(widths[i+1]); size > maxParameters {
-			return nil, bounded(size)
-		}
+func newMLP(cfg ModelConfig, inputs, outputs int, src nn.Source) (*nn.Sequential, error) {
+	widths := mlpWidths(cfg, inputs, outputs)
+	if err := bounded(mlpSize(widths)); err != nil {
+		return nil, err
 	}
-
 	layers := []nn.Module{nn.NewLinear(widths[0], widths[1], src)}
 	for i := 1; i < len(widths)-1; i++ {
 		layers = append(layers, newActivation(cfg.Activation))
@@ -92,6 +91,16 @@ func newMLP(cfg ModelConfig, inputs, outputs int, src nn.Source) (*nn.Sequential
 		layers = append(layers, nn.NewLinear(widths[i], widths[i+1], src))
 	}
 	return nn.NewSequential(layers...), nil
+}
+
+func mlpSize(widths []int) (size int64) {
+	for i, in := range widths[:len(widths)-1] {
+		// Cannot overflow: widths are below 2^31, and the sum stops growing at the bound.
+		if size += int64(in+1) * int64(widths[i+1]); size > maxParameters {
+			return size
+		}
+	}
+	return size
 }
 
 func newActivation(name string) nn.Module {
@@ -170,10 +179,25 @@ func (t *trainer) readInitial() error {
 	return nil
 }
 
-// load copies tensors into the parameters and buffers of their names. It ignores a prefix "model." or "module.", of an export or of
-// PyTorch's DistributedDataParallel, and tensors that only PyTorch's batch normalization has. names are those of the whole model, of
-// which model may be a part: a tensor of another name is an error.
+// load copies tensors into the parameters and buffers of their names, which match finds.
 func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) error {
+	byName, err := match(model, names, tensors)
+	if err != nil {
+		return err
+	}
+	for _, a := range stateOf(model) {
+		tensor := byName[a.Name]
+		if err := tensor.ConvertTo(a.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// match finds the tensors of a model's parameters and buffers by name, and compares their shapes. It ignores a prefix "model." or
+// "module.", of an export or of PyTorch's DistributedDataParallel, and tensors that only PyTorch's batch normalization has. names are those
+// of the whole model, of which model may be a part: a tensor of another name is an error. match does not read the tensors' data.
+func match(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) (map[string]checkpoint.Tensor, error) {
 	byName := map[string]checkpoint.Tensor{}
 	var foreign, lacking []string
 	for _, tensor := range tensors {
@@ -182,7 +206,7 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 			continue
 		}
 		if _, twice := byName[name]; twice {
-			return fmt.Errorf("the file has %s twice, with and without a prefix", name)
+			return nil, fmt.Errorf("the file has %s twice, with and without a prefix", name)
 		}
 		if !slices.Contains(names, name) {
 			foreign = append(foreign, name)
@@ -196,22 +220,19 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 	}
 	switch {
 	case len(foreign) > 0 && len(lacking) > 0:
-		return fmt.Errorf("the file has %s, which the model does not have, and lacks %s", firstOf(foreign), firstOf(lacking))
+		return nil, fmt.Errorf("the file has %s, which the model does not have, and lacks %s", firstOf(foreign), firstOf(lacking))
 	case len(foreign) > 0:
-		return fmt.Errorf("the model has no %s", firstOf(foreign))
+		return nil, fmt.Errorf("the model has no %s", firstOf(foreign))
 	case len(lacking) > 0:
-		return fmt.Errorf("the file has no %s", firstOf(lacking))
+		return nil, fmt.Errorf("the file has no %s", firstOf(lacking))
 	}
 	for _, a := range stateOf(model) {
 		tensor := byName[a.Name]
 		if !slices.Equal(tensor.Shape, a.Shape) {
-			return fmt.Errorf("%s is %v in the file and %v in the model", a.Name, tensor.Shape, a.Shape)
-		}
-		if err := tensor.ConvertTo(a.Value); err != nil {
-			return err
+			return nil, fmt.Errorf("%s is %v in the file and %v in the model", a.Name, tensor.Shape, a.Shape)
 		}
 	}
-	return nil
+	return byName, nil
 }
 
 // firstOf returns the first of names, and how many there are besides.

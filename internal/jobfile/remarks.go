@@ -183,7 +183,7 @@ func (j *Job) missingScript() string {
 }
 
 // rowRemarks reports what the headers of the data's files say against the job: ranges beyond the rows, and .npy files of another type or
-// shape. For a sweep it checks the first element.
+// shape. It also reports a file of train.init that cannot fit the model. For a sweep it checks the first element.
 func (j *Job) rowRemarks() (all []Remark) {
 	if !j.Builtin() {
 		return nil
@@ -193,6 +193,9 @@ func (j *Job) rowRemarks() (all []Remark) {
 			key, _, _ := strings.Cut(err.Error(), ":")
 			all = append(all, Remark{Key: "train." + key, Message: "train." + err.Error()})
 		}
+	}
+	if err := j.Train.CheckInit(j.WorkDir); err != nil {
+		all = append(all, Remark{Key: "train.init", Message: "train." + err.Error()})
 	}
 	return all
 }

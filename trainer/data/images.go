@@ -93,6 +93,8 @@ var (
 	cifarStd  = [cifarChannels]float32{0.2470, 0.2435, 0.2616}
 )
 
+var cifarSpec = Spec{Inputs: cifarInputs, Classes: cifarClasses, Labels: 1, Image: Image{cifarChannels, cifarSide, cifarSide}}
+
 // LoadCIFAR10 opens files of CIFAR-10's binary version, such as data_batch_1.bin to data_batch_5.bin. Their rows
 // follow each other in the order of the paths. A row's inputs are (pixel/255 - mean) / deviation with the mean and deviation of each
 // channel. The files are mapped.
@@ -131,10 +133,7 @@ func parseCIFAR10(file []byte, values [][256]float32) (*table, error) {
 		return nil, err
 	}
 	return &table{
-		spec: Spec{
-			Inputs: cifarInputs, Classes: cifarClasses, Labels: 1,
-			Image: Image{cifarChannels, cifarSide, cifarSide},
-		},
+		spec:   cifarSpec,
 		rows:   len(labels),
 		x:      pixels{bytes: file, offset: 1, stride: cifarRow, columns: cifarInputs, values: values},
 		labels: labels,

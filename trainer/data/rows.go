@@ -21,7 +21,11 @@ func CountRows(kind string, paths ...string) (rows int, err error) {
 	}
 	switch kind {
 	case "mnist":
-		return countIDX(paths[0])
+		dims, err := idxSizes(paths[0])
+		if err != nil {
+			return 0, err
+		}
+		return dims[0], nil
 	case "npy":
 		a, err := openNPY(paths[0])
 		if err != nil {
@@ -41,23 +45,37 @@ func CountRows(kind string, paths ...string) (rows int, err error) {
 	return 0, errRowsUnknown
 }
 
-// countIDX returns the first size in the header of an IDX file, plain or gzip.
-func countIDX(path string) (int, error) {
+// ImagesSpec returns what the header of MNIST's file of images, or the format of CIFAR-10, says about the rows. ok is false if the header
+// cannot be read, or for other kinds of data.
+func ImagesSpec(kind, path string) (spec Spec, ok bool) {
+	switch kind {
+	case "mnist":
+		dims, err := idxSizes(path)
+		if err != nil || len(dims) != 3 || int64(dims[1])*int64(dims[2]) > maxInputs {
+			return spec, false
+		}
+		image := Image{Channels: 1, Height: dims[1], Width: dims[2]}
+		return Spec{Inputs: dims[1] * dims[2], Classes: mnistClasses, Labels: 1, Image: image}, true
+	case "cifar10":
+		return cifarSpec, true
+	}
+	return spec, false
+}
+
+// idxSizes returns the sizes in the header of an IDX file, plain or gzip.
+func idxSizes(path string) ([]int, error) {
 	f, _, err := openRegular(path)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer f.Close()
 	buffered := bufio.NewReader(f)
 	var r io.Reader = buffered
 	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		if r, err = gzip.NewReader(buffered); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	dims, _, err := readIDXHeader(r)
-	if err != nil {
-		return 0, err
-	}
-	return dims[0], nil
+	return dims, err
 }

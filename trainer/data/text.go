@@ -70,8 +70,11 @@ func openBytes(ctx context.Context, cache *Cache, path string) (*textRows, error
 
 func (t *textRows) Len() int { return (len(t.bytes) - 1) / t.context }
 
-func (t *textRows) Spec() Spec {
-	return Spec{Inputs: t.context, Classes: textSymbols, Labels: t.context, Symbols: textSymbols}
+func (t *textRows) Spec() Spec { return TextSpec(t.context) }
+
+// TextSpec returns the spec of text in rows of context symbols.
+func TextSpec(context int) Spec {
+	return Spec{Inputs: context, Classes: textSymbols, Labels: context, Symbols: textSymbols}
 }
 
 func (t *textRows) Read(i int, x, _ []float32, labels []int) {
