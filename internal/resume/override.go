@@ -13,16 +13,19 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
 
 // override returns the run's job with sets applied after kept, the overrides that remain from its start. It writes these and simulate's
-// flags to the spec. It also returns warnings about keys of the job file that have no effect, and those that remarks finds. remarks, which
-// may be nil, looks at the files of this machine, so it is not called if the ranks run in a copy of the code.
+// flags to the spec, unless fits returns an error about the changed job of the whole run. It also returns warnings about keys of the job
+// file that have no effect, and those that remarks finds. remarks, which may be nil, looks at the files of this machine, so it is not
+// called if the ranks run in a copy of the code.
 func override(
 	ctx context.Context, run *rundir.Dir, kept, sets, pretend []string, remarks func(*jobfile.Job) []jobfile.Remark,
+	fits func(*jobfile.Job, rundir.Overridden) error,
 ) (*jobfile.Job, []jobfile.Fault, error) {
 	spec := run.Spec()
 	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
@@ -47,7 +50,7 @@ func override(
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the defaults that the run was submitted with: %w", err)
 	}
-	text, err := jobfile.ReadText(ctx, run.JobFilePath())
+	written, err := jobfile.ReadText(ctx, run.JobFilePath())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the run's job file: %w", err)
 	}
@@ -60,7 +63,7 @@ func override(
 	if remarks != nil && before.CodeDir == "" {
 		find = append(find, remarks)
 	}
-	job, warnings, err := defaults.ParseWith(run.JobFilePath(), filepath.Dir(spec.Source), text, all, find...)
+	job, warnings, err := defaults.ParseWith(run.JobFilePath(), filepath.Dir(spec.Source), written, all, find...)
 	if err == nil {
 		err = job.KeepCode(before, sets)
 	}
@@ -80,6 +83,9 @@ func override(
 	}
 	if index, ok := run.Index(); ok {
 		changed.Element = &index
+	}
+	if err := fits(job, changed); err != nil {
+		return nil, warnings, err
 	}
 	if err := run.WriteSpec(spec.Override(changed)); err != nil {
 		return nil, warnings, err
@@ -163,36 +169,71 @@ func moreFrom(run *rundir.Dir, sets []string) (map[int]int, error) {
 	return more, err
 }
 
-// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. Checkpoints that
-// cannot be read here, or are on a node's own disk, are compared on the nodes.
-func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog.Logger) error {
-	if !job.Builtin() || job.Checkpoint.Resume != "auto" {
+// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of every element of an array: all elements
+// have the settings, also if only one of them is resumed. Checkpoints that cannot be read here, or are on a node's own disk, are compared
+// on the nodes.
+func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, changed rundir.Overridden, log *slog.Logger) error {
+	if !job.Builtin() {
 		return nil
 	}
-	elements, err := run.Elements()
+	whole := run.Whole()
+	elements, err := whole.Elements()
 	if err != nil {
 		return err
 	}
-	for _, run := range append(elements, run) {
-		own, err := job.Of(run)
+	var first error
+	unfit, compared := 0, 0
+	for _, d := range append(elements, whole) {
+		own, err := job.Of(d)
 		if err != nil {
 			return err
 		}
-		dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{Log: log})
-		if err != nil {
-			return err
+		newest, err := resumedFrom(ctx, d, own, changed, log)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		newest, err := dir.FindLatest(ctx)
-		if err != nil {
+		if err != nil || newest == nil {
 			continue
 		}
+		compared++
 		err = trainer.Fits(own.Train, newest)
 		newest.Close() // its information suffices
-		if errors.Is(err, trainer.ErrMismatch) {
-			return fmt.Errorf("resume from %s: %w", newest.Info().Path, err)
+		if !errors.Is(err, trainer.ErrMismatch) {
+			continue
+		}
+		if unfit++; first == nil {
+			first = fmt.Errorf("resume from %s: %w", newest.Info().Path, err)
+			if index, ok := d.Index(); ok {
+				first = fmt.Errorf("element %d: %w", index, first)
+			}
 		}
 	}
-	return ctx.Err()
+	if first != nil && len(elements) > 0 {
+		return fmt.Errorf("the new settings apply to all elements, and do not fit the newest checkpoint of %d of %s; %w",
+			unfit, text.Plural(compared, "element"), first)
+	}
+	return first
+}
+
+// resumedFrom returns the checkpoint from which the next attempt of d, a run or an element, would resume with the changed job own. It
+// returns nil if that attempt begins anew.
+func resumedFrom(
+	ctx context.Context, d *rundir.Dir, own *jobfile.Job, changed rundir.Overridden, log *slog.Logger,
+) (*checkpoint.Checkpoint, error) {
+	dir, err := checkpoint.Open(d.CheckpointsPath(), checkpoint.Options{Run: d.Spec().Run, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if own.Checkpoint.Resume != "auto" {
+		anew := changed.Anew
+		if index, ok := d.Index(); ok {
+			anew = changed.AnewElements[index]
+		}
+		if begun, err := dir.FirstBegun(max(1, anew)); begun == 0 || err != nil {
+			return nil, err
+		}
+	}
+	return dir.FindLatest(ctx)
 }
 
 // checkAnew refuses to run only some elements of an array with a new checkpoint.resume: the others would ignore their checkpoints whenever

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit/fakeslurm"
 )
@@ -115,8 +116,9 @@ func TestResumedJobIsOnTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fits := func(*jobfile.Job, rundir.Overridden) error { return nil }
 	for _, resumed := range []*rundir.Dir{element, array} {
-		if _, _, err := override(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil, nil); err != nil {
+		if _, _, err := override(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil, nil, fits); err != nil {
 			t.Fatal(err)
 		}
 		before := array.Spec().Before

@@ -28,13 +28,15 @@ type Resumer struct {
 
 	Remarks func(*jobfile.Job) []jobfile.Remark // nil, or adds to the warnings about a job that Sets change
 
-	finished []int // elements of an array that have nothing left to do, found by Check
+	finished []int         // elements of an array that have nothing left to do, found by Check
+	claim    *rundir.Claim // nil: none
 }
 
 // Claim keeps other commands from submitting a run until release is called. If a process that simulates the run has the claim, the error
 // says so.
 func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), claim *rundir.Claim, err error) {
 	release, claim, err = r.Env.Claim(run, rundir.EventResume)
+	r.claim = claim
 	if errors.As(err, new(*usage.Error)) {
 		if row, statusErr := r.View.Status(ctx, run); statusErr == nil && row.Simulated {
 			err = notEnded(row.StillOpen(), row.Job)
@@ -111,7 +113,8 @@ func (r *Resumer) Left(job *jobfile.Job) []int {
 	return left
 }
 
-// Job returns the run's job with the new settings applied after the earlier ones.
+// Job returns the run's job with the new settings applied after the earlier ones. If these do not fit the newest checkpoint of the run, or
+// of an element of its array, Job returns an error and changes nothing.
 func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error) {
 	spec := run.Spec()
 	return r.SimulatedJob(ctx, run, spec.Sets, r.Sets, spec.Pretend)
@@ -119,7 +122,14 @@ func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error
 
 // SimulatedJob is Job for a simulated run. kept are the earlier settings that remain, and pretend are simulate's flags.
 func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
-	job, warnings, err := override(ctx, run, kept, sets, pretend, r.Remarks)
+	fits := func(job *jobfile.Job, changed rundir.Overridden) error {
+		unfit := checkFits(ctx, run, job, changed, r.Env.Log) // the nodes would find the same
+		if r.claim == nil {
+			return unfit
+		}
+		return errors.Join(unfit, submission.CheckClaim(r.claim)) // the comparison may have taken long
+	}
+	job, warnings, err := override(ctx, run, kept, sets, pretend, r.Remarks, fits)
 	r.Warn(warnings)
 	return job, err
 }
@@ -188,15 +198,6 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 			return err
 		}
 		return errors.Join(err, run.WriteSpec(before))
-	}
-	if len(r.Sets) > 0 {
-		unfit := checkFits(ctx, run, job, r.Env.Log)
-		if err := submission.CheckClaim(claim); err != nil {
-			return nil, nil, errors.Join(unfit, err)
-		}
-		if unfit != nil {
-			return nil, nil, undo(unfit) // the nodes would find the same
-		}
 	}
 	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, slices.Concat(r.ArrayWords(run, job), r.Words)
 	whole := run.Whole() // the script belongs to the whole run

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 )
@@ -89,20 +90,44 @@ func (s Spec) with(o Overridden) Spec {
 
 // FinalizeOverride ends the trial of the newest Override. The change stays if the checkpoints of d fit it. If not, what it replaced comes
 // back, so that later resumes are not refused too. An array element does not decide about a change made for another element, because it may
-// have run without the change.
+// have run without the change. Nor does an element take back what others run with, or will: a change made for the whole array, or any
+// change while another element runs, stays on trial.
 func (d *Dir) FinalizeOverride(fits bool) error {
 	s := d.Spec()
 	if s.Before == nil {
 		return nil
 	}
-	if index, ok := d.Index(); ok && s.Before.Element != nil && *s.Before.Element != index {
-		return nil
+	if index, ok := d.Index(); ok {
+		if s.Before.Element != nil && *s.Before.Element != index {
+			return nil
+		}
+		if !fits && (s.Before.Element == nil || d.othersRun(index)) {
+			return nil
+		}
 	}
 	if !fits {
 		s = s.with(*s.Before)
 	}
 	s.Before = nil
 	return d.WriteSpec(s)
+}
+
+// othersRun reports whether an element of d's array other than index may run: its newest attempt has left no verdict, or cannot be read.
+func (d *Dir) othersRun(index int) bool {
+	elements, err := d.Whole().Elements()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(elements, func(element *Dir) bool {
+		if other, _ := element.Index(); other == index {
+			return false
+		}
+		newest, err := element.NewestAttempt()
+		if newest > 0 && err == nil {
+			_, err = element.Verdict(newest)
+		}
+		return err != nil
+	})
 }
 
 // jobName matches valid job names. Nothing in them can leave the parent directory. It is compiled when first needed: counted repetitions

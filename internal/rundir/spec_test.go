@@ -45,7 +45,8 @@ func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 		"it is refused after another":        {&five, []int{7, 5}, []bool{true, false}, taken, false},
 		"it ends well, and then another not": {&five, []int{5, 7}, []bool{true, false}, kept, false},
 		"the array, one ends well":           {nil, []int{7, 5}, []bool{true, false}, kept, false},
-		"the array, one is refused":          {nil, []int{7}, []bool{false}, taken, false},
+		"the array, one is refused":          {nil, []int{7}, []bool{false}, kept, true}, // others run with it, or will
+		"the array, one is refused, one not": {nil, []int{7, 5}, []bool{false, true}, kept, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := create1(t, t.TempDir(), "job")
@@ -83,6 +84,27 @@ func TestOverrideAgainKeepsTheFirstSettings(t *testing.T) {
 		if got := d.Spec().Sets; len(got) != test.sets {
 			t.Errorf("after element %d was refused: %q", test.index, got)
 		}
+	}
+}
+
+// TestFinalizeOverrideLeavesWhatRunsAlone holds that what one element was resumed with is not taken back while another element runs.
+func TestFinalizeOverrideLeavesWhatRunsAlone(t *testing.T) {
+	five := 5
+	d := create1(t, t.TempDir(), "job")
+	o := Overridden{Element: &five, Sets: []string{"a=1"}, WorkDir: "/w", Nodes: 2, Job: []byte(`{"a":2}`)}
+	must(t, d.WriteSpec(d.Spec().Override(o)))
+	element, err := d.Task(five)
+	must(t, err)
+	other, err := d.Task(7)
+	must(t, err)
+	n, err := other.ClaimAttempt()
+	must(t, err)
+	for _, left := range []int{1, 0} {
+		must(t, element.FinalizeOverride(false))
+		if got := d.Spec().Sets; len(got) != left {
+			t.Errorf("the sets are %q, want %d", got, left)
+		}
+		must(t, other.WriteVerdict(Verdict{Attempt: n, Cause: "done", Message: "done"}))
 	}
 }
 
