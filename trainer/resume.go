@@ -89,7 +89,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 		}
 		cost.load = t.now().Sub(found)
 		if err != nil {
-			return fmt.Errorf("resume from %s: %w", c.Info().Path, err)
+			return fmt.Errorf("%s: %w", c.Info().Path, err)
 		}
 		t.at, t.path = at, c.Info().Path
 		return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -187,7 +188,7 @@ func (r *Rank) train(ctx context.Context) error {
 	}
 	if err != nil {
 		r.letOthersFailFirst(ctx, err)
-		return fmt.Errorf("rank %d: %w", r.comm.Rank(), err)
+		return ofRank(r.comm.Rank(), err)
 	}
 	if r.comm.Rank() == 0 {
 		if !result.Stopped {
@@ -202,6 +203,15 @@ func (r *Rank) train(ctx context.Context) error {
 		return &exit.Error{Code: exit.Requeue}
 	}
 	return nil
+}
+
+// ofRank adds the rank to an error that does not name it yet. The errors of collectives name the rank that failed.
+func ofRank(rank int, err error) error {
+	named := fmt.Sprintf("rank %d: ", rank)
+	if strings.Contains(err.Error(), named) {
+		return err
+	}
+	return fmt.Errorf("%s%w", named, err)
 }
 
 // victimWait is how long a rank that has only lost its peers waits to be stopped: its agent learns of
