@@ -119,25 +119,33 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 		})
 	}
 	wg.Wait()
-	code, failed := 0, 0
+	code := 0
+	var failed []int
 	for i, err := range errs {
 		if err != nil {
-			failed++
+			failed = append(failed, elements[i].Index)
 			code = max(code, e.ExitCode(err))
 			if coded, ok := errors.AsType[*exit.Error](err); !ok || coded.Err != nil {
 				fmt.Fprintf(e.Err, "ddpbatch: element %d: %v\n", elements[i].Index, err)
 			}
 		}
 	}
-	if failed == 0 {
+	if len(failed) == 0 {
 		return nil
 	}
-	fmt.Fprintf(e.Err, "ddpbatch: %d of the array's %s did not end well\n", failed, text.Plural(len(elements), "element"))
+	what := fmt.Sprintf("element %d did not end well", failed[0])
+	if len(elements) > 1 {
+		what = fmt.Sprintf("%d of the array's %d elements did not end well: %s", len(failed), len(elements), text.Few(failed, mostNamed))
+	}
+	fmt.Fprintf(e.Err, "ddpbatch: %s; see ddpbatch status %s\n", what, slurm.ShellQuote(e.Short(run.Path())))
 	if waiting > 0 {
 		fmt.Fprintf(e.Err, "resume: %s\n", submission.ResumeCommand(run))
 	}
 	return &exit.Error{Code: code}
 }
+
+// mostNamed is how many elements that did not end well are named.
+const mostNamed = 10
 
 func runElement(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, element sim.Element) error {
 	task, err := run.Task(element.Index)
@@ -197,9 +205,9 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 		return err
 	case v.Saved && s.job.Builtin(): // rank 0 has said how to continue
 	case byHand || v.Saved || w.Decision.Action == recovery.EndLink:
-		fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
+		fmt.Fprintf(s.e.Err, "%sresume: %s\n", s.out.label, submission.ResumeCommand(s.run))
 	default:
-		fmt.Fprintf(s.e.Err, "logs: %s\n", s.e.Short(s.run.LogsPath(v.Attempt)))
+		fmt.Fprintf(s.e.Err, "%slogs: %s\n", s.out.label, s.e.Short(s.run.LogsPath(v.Attempt)))
 	}
 	return &exit.Error{Code: code, Err: err}
 }
