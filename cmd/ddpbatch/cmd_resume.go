@@ -41,7 +41,7 @@ func newResumeCommand(e *env) *cli.Command {
 				return err
 			}
 			return e.replying(c.Bool("json"), func(e *env) error {
-				run, _, err := e.viewer().Find(runsFolder(e, c), name)
+				run, err := e.viewer().FindToResume(runsFolder(e, c), name)
 				if err != nil {
 					return err
 				}

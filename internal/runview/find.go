@@ -11,6 +11,7 @@ import (
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/slurm"
 )
 
 // Find opens the run that a user names by job ID or path, and returns its newest job ID. runs is the directory in which job IDs are looked
@@ -28,6 +29,22 @@ func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 		return nil, "", err
 	}
 	return run, id, nil
+}
+
+// FindToResume is Find for a resume. If it finds an array's element that has not begun, the error says how to run it.
+func (v *Viewer) FindToResume(runs, name string) (*rundir.Dir, error) {
+	_, notFound := v.find(runs, name)
+	run, _, err := v.Find(runs, name)
+	none, ok := errors.AsType[*rundir.NoElementError](notFound)
+	if !ok || err == nil {
+		return run, err
+	}
+	array, arrayErr := arrayIn(none.Run)
+	if arrayErr != nil || array == nil || !slices.Contains(array.indices, none.Index) {
+		return nil, err
+	}
+	whole := slurm.ShellQuote(v.From.Named(none.Run.Path()))
+	return nil, &usage.Error{Message: err.Error(), Hint: "resume the whole array, which runs it, too: ddpbatch resume " + whole}
 }
 
 // FindJobs is Find for a user who means all of a run's jobs. An array of which elements were resumed without the others has several jobs:
