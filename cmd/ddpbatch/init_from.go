@@ -36,6 +36,9 @@ func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 	}
 	warn(e, warnings)
 	sayNext(e, path, templates.Starter{})
+	if result.Launch != "" {
+		fmt.Fprintf(e.Out, "runs:      %s (line %d)\n", result.Launch, result.LaunchLine)
+	}
 	if n := result.Untranslated; n > 0 {
 		fmt.Fprintf(e.Out, "not translated: %s; see the comments in the file\n", words.Plural(n, "part"))
 	}

@@ -105,6 +105,13 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{"exec python t.py --name $(hostname)"}, "not translated"},
 		"time within a shell": {"#SBATCH -N1\nsrun bash -c \"time torchrun --nproc_per_node 4 t.py\"\n",
 			[]string{"nproc_per_node = 4", `command = ["python3", "-u", "t.py"]`, "# line 3: left out: time: "}, ""},
+		"a loop behind the launch line": {"#SBATCH -N1\nsrun python t.py\nfor i in 1 2; do\n srun python eval.py $i\ndone\n",
+			[]string{`"t.py"`, "# line 4: not translated: for i in 1 2; do srun python eval.py $i done: a loop with a launch line, " +
+				"but a job has only one, which is line 3: [sweep]"}, "it comes after"},
+		"a condition before a likelier launch line": {"#SBATCH -N1\nif true; then srun -n1 ./prepare; fi\nsrun python t.py\n",
+			[]string{`"t.py"`, "srun -n1 ./prepare; fi: a condition with a launch line, but a job has only one, which is line 4"}, ""},
+		"a loop that cleans up": {"#SBATCH -N1\nfor i in 1 2; do srun rm -rf /tmp/$i; done\npython t.py\n",
+			[]string{`"t.py"`, "rm -rf /tmp/$i; done: a loop: [sweep]"}, "a loop with"},
 		"time": {"#SBATCH -N1\ntime srun python t.py\n", []string{"# line 3: left out: time: "}, ""},
 		"cores for each GPU": {"#SBATCH -N1 --ntasks-per-node=2 --cpus-per-gpu=8 -G4\nsrun --ntasks-per-node=4 python t.py\n",
 			[]string{"cpus_per_gpu = 8"}, "one core each"},
@@ -124,6 +131,16 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		}
 		if _, _, err := jobfile.Parse("job.toml", "/work", []byte(result.Text), nil); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, result.Text)
+		}
+	}
+	for _, script := range []string{
+		"srun -n1 python prep.py\nfor try in 1 2; do\n srun python t.py && break\ndone\n",
+		"python prep.py\nif [ -f c ]; then srun python t.py --resume c; else srun python t.py; fi\n",
+		"while ! srun python t.py; do :; done\nsrun --ntasks=1 python report.py\n",
+	} {
+		if result, err := Script("#!/bin/bash\n"+script, Options{Base: "."}); err == nil ||
+			!strings.Contains(err.Error(), "its launch line is inside") || !strings.Contains(err.Error(), "; if the job is line ") {
+			t.Errorf("%s: %v\n%s", script, err, result.Text)
 		}
 	}
 	if result, err := Script("#!/bin/bash\nsrun -n 4 --multi-prog conf\n", Options{Base: "."}); err == nil ||

@@ -23,6 +23,9 @@ func (t *translation) job(at int, o Options) Result {
 		if before[i].kind == mayLaunch {
 			before[i] = t.notTheLaunchLine(before[i])
 		}
+		if before[i].holds >= fromOneTask {
+			before[i].why = t.otherLaunch(before[i])
+		}
 	}
 	t.cutAtColon()
 	command, needed := t.commandWords(l)
@@ -40,7 +43,11 @@ func (t *translation) job(at int, o Options) Result {
 			t.setup.note(it.line, "left out: %s: the job ends with the exit code of its ranks", quoted(it.text))
 			continue
 		}
-		t.setup.note(it.line, "not translated: %s: it comes after the launch line", quoted(it.text))
+		why := "it comes after the launch line"
+		if it.holds >= fromOneTask {
+			why = t.otherLaunch(it)
+		}
+		t.setup.note(it.line, "not translated: %s: %s", quoted(it.text), why)
 	}
 	for _, v := range l.env {
 		t.setEnv(l.line, v.name, t.readable(v.value))
@@ -66,6 +73,15 @@ func (t *translation) notTheLaunchLine(it item) item {
 	}
 	it.kind = runsLine
 	return it
+}
+
+// otherLaunch says why a compound statement with a launch line is left out.
+func (t *translation) otherLaunch(it item) string {
+	why := fmt.Sprintf("a %s with a launch line, but a job has only one, which is line %d", it.shape, t.line.line)
+	if it.why == loopNote {
+		why += strings.TrimPrefix(loopNote, "a loop")
+	}
+	return why
 }
 
 func needs(list []field) (names []string) {

@@ -36,13 +36,7 @@ func strength(words []field) int {
 	for len(words) > 1 && slices.Contains(plainPrefixes, programOf(words)) {
 		words = words[1:]
 	}
-	program := programOf(words)
-	texts := make([]string, len(words))
-	for i, w := range words {
-		for _, p := range w {
-			texts[i] += p.text
-		}
-	}
+	program, texts := programOf(words), textsOf(words)
 	isStarter := torchrun.IsStarter(program)
 	switch {
 	case program == "trap" || program == "echo" || program == "printf":
@@ -69,6 +63,16 @@ func strength(words []field) int {
 	return fromProgram
 }
 
+func textsOf(words []field) []string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		for _, p := range w {
+			texts[i] += p.text
+		}
+	}
+	return texts
+}
+
 // mentionsLauncher reports whether a text contains a launcher.
 func mentionsLauncher(text string) bool {
 	return slices.ContainsFunc(strings.Fields(text), func(word string) bool {
@@ -77,9 +81,15 @@ func mentionsLauncher(text string) bool {
 }
 
 // onlyLooks reports whether srun starts a program that only shows something about the nodes.
-func onlyLooks(texts []string) bool {
+func onlyLooks(texts []string) bool { return slices.Contains(quietPrograms, stepProgram(texts)) }
+
+// stepProgram returns the name of the program that srun starts, or "" if it is not known.
+func stepProgram(texts []string) string {
 	_, rest, err := slurm.SrunOptions(texts[1:])
-	return err == nil && len(rest) > 0 && slices.Contains(quietPrograms, path.Base(rest[0]))
+	if err != nil || len(rest) == 0 {
+		return ""
+	}
+	return path.Base(rest[0])
 }
 
 // startsOnce reports whether srun starts one task, which is something before or after the job's own work.

@@ -52,6 +52,8 @@ type item struct {
 	strength   int      // mayLaunch: how likely it is the launch line
 	apart      bool     // mayLaunch: the script does not wait for it
 	notes      []string // mayLaunch: what was removed from the line
+	holds      int      // isUntranslated: how likely a command inside it is the launch line
+	shape      string   // isUntranslated: what it is: "loop", for example
 }
 
 // statements reads statements in order.
@@ -138,6 +140,7 @@ func (t *translation) itemsOf(s *syntax.Stmt) []item {
 	}
 	if why := t.blocked(s); why != "" {
 		base.kind, base.why, base.writes = isUntranslated, why, assignedIn(s)
+		base.holds, base.shape = t.strengthIn(s), shapeOf(s)
 		if f, ok := s.Cmd.(*syntax.FuncDecl); ok && f.Name != nil {
 			t.functions[f.Name.Value] = true
 		}
@@ -160,6 +163,7 @@ func (t *translation) itemsOf(s *syntax.Stmt) []item {
 	base.kind, base.reads, base.writes = runsLine, namesIn(s), assignedIn(s)
 	if why := t.contains(s); why != "" {
 		base.kind, base.why = isUntranslated, why
+		base.holds, base.shape = t.strengthIn(s), shapeOf(s)
 	}
 	return []item{base}
 }
@@ -263,6 +267,35 @@ func (t *translation) strengthOf(s *syntax.Stmt) int {
 		}
 	}
 	return notLaunched
+}
+
+// strengthIn returns the strength of the likeliest launch line inside a compound statement. A step of srun that only copies or removes files,
+// for example, does not count.
+func (t *translation) strengthIn(s *syntax.Stmt) int {
+	strongest := notLaunched
+	syntax.Walk(s, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			words := t.fieldsOf(call.Args)
+			if !torchrun.IsStarter(programOf(words)) || !slices.Contains(utilities, stepProgram(textsOf(words))) {
+				strongest = max(strongest, strength(words))
+			}
+		}
+		return true
+	})
+	return strongest
+}
+
+// shapeOf names the kind of a compound statement.
+func shapeOf(s *syntax.Stmt) string {
+	switch s.Cmd.(type) {
+	case *syntax.ForClause, *syntax.WhileClause:
+		return "loop"
+	case *syntax.FuncDecl:
+		return "function"
+	case *syntax.IfClause, *syntax.CaseClause:
+		return "condition"
+	}
+	return "list of commands"
 }
 
 // contains says what in a compound statement cannot be part of a setup.

@@ -23,6 +23,8 @@ const maxScript = 64 << 10
 type Result struct {
 	Text         string // a whole job.toml
 	Untranslated int    // number of comments about something that it cannot express
+	Launch       string // the script's launch line, on one line and without secrets; "" for a command line
+	LaunchLine   int    // its number in the script
 }
 
 // translation is the state of translating a script or a command line.
@@ -99,10 +101,18 @@ func script(text string, o Options) (Result, error) {
 	if at < 0 {
 		return Result{}, t.noLaunchLine()
 	}
-	if err := t.readLaunch(t.items[at]); err != nil {
-		return Result{}, fmt.Errorf("line %d: %w", t.items[at].line, err)
+	chosen := t.items[at]
+	for _, it := range t.items {
+		if it.holds >= fromSrun && it.holds > chosen.strength {
+			return Result{}, fmt.Errorf("%w; if the job is line %d, leave the %s out of the script", launchesInside(it), chosen.line, it.shape)
+		}
 	}
-	return t.job(at, o), nil
+	if err := t.readLaunch(chosen); err != nil {
+		return Result{}, fmt.Errorf("line %d: %w", chosen.line, err)
+	}
+	result := t.job(at, o)
+	result.Launch, result.LaunchLine = quoted(strings.ReplaceAll(chosen.text, "\\\n", " ")), chosen.line
+	return result, nil
 }
 
 // unreadOptions adds comments about lines for sbatch that sbatch does not read.
@@ -218,18 +228,24 @@ func (t *translation) launchLine() int {
 func (t *translation) noLaunchLine() error {
 	for _, it := range t.items {
 		if it.kind == isUntranslated && (mentionsLauncher(it.text) || strings.Contains(it.text, "srun")) {
-			first, _, more := strings.Cut(it.text, "\n")
-			shown, advice := quoted(first), "move it out"
-			if more {
-				shown += " ..."
-			}
-			if it.why == loopNote {
-				advice += " of the loop, and write the loop's values into [sweep] of the job file (docs/job/sweeps.md)"
-			}
-			return fmt.Errorf("line %d: its launch line is inside %q, which cannot be translated: %s", it.line, shown, advice)
+			return launchesInside(it)
 		}
 	}
 	return errors.New("it has no launch line, such as srun, torchrun or python")
+}
+
+// launchesInside is the error for a script whose launch line is inside a compound statement.
+func launchesInside(it item) error {
+	first, _, more := strings.Cut(it.text, "\n")
+	shown, advice := quoted(first), "move it out"
+	if more {
+		shown += " ..."
+	}
+	if it.why == loopNote {
+		advice += " of the loop, and write the loop's values into [sweep] of the job file (docs/job/sweeps.md), or for further " +
+			"tries launch.max_restarts"
+	}
+	return fmt.Errorf("line %d: its launch line is inside %q, which cannot be translated: %s", it.line, shown, advice)
 }
 
 // readLaunch removes the launchers from the launch line.
