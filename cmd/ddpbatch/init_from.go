@@ -42,6 +42,9 @@ func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 	if n := result.Untranslated; n > 0 {
 		fmt.Fprintf(e.Out, "not translated: %s; see the comments in the file\n", words.Plural(n, "part"))
 	}
+	if what := result.NotCopied; len(what) > 0 {
+		fmt.Fprintf(e.Out, "not copied: %s; see the comments in the file\n", strings.Join(what, ", "))
+	}
 	return nil
 }
 

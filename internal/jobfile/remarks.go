@@ -3,6 +3,7 @@ package jobfile
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,8 +52,8 @@ func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remark
 // notHereNote ends remarks about files that do not exist.
 const notHereNote = "on this machine: correct the path, unless the nodes see it"
 
-// FileRemarks returns a function that reports files and folders that a job names and that do not exist on this machine, and ranges beyond
-// the rows of data files. It looks for programs in the folders of searchPath, a PATH.
+// FileRemarks returns a function that reports files and folders that a job names and that do not exist on this machine, ranges beyond
+// the rows of data files, and words that stand for secrets. It looks for programs in the folders of searchPath, a PATH.
 func FileRemarks(searchPath string) func(*Job) []Remark {
 	return func(j *Job) []Remark { return j.fileRemarks(searchPath) }
 }
@@ -80,7 +81,27 @@ func (j *Job) fileRemarks(searchPath string) []Remark {
 	if script := j.missingScript(); script != "" && (isThere || filepath.IsAbs(script)) {
 		add("launch.command", "the script %s does not exist %s", shownPath(script), notHereNote)
 	}
-	return append(all, j.rowRemarks()...)
+	return append(append(all, j.rowRemarks()...), j.blankRemarks()...)
+}
+
+// blankRemarks reports words that stand for secrets which "init --from" did not copy, or another command did not print.
+func (j *Job) blankRemarks() (all []Remark) {
+	const instead = "is " + redact.Blank + ", which stands for a secret that was not copied: keep it in a file that only you can read, " +
+		`have setup.script read it ("export NAME=$(cat FILE)"), and `
+	isBlank := func(word string) bool { return word == redact.Blank || strings.HasSuffix(word, "="+redact.Blank) }
+	for i, word := range j.Launch.Command {
+		if slices.ContainsFunc(strings.Fields(word), isBlank) {
+			const key = "launch.command"
+			all = append(all, Remark{key, fmt.Sprintf(`%s: item %d %swrite command = ["bash", "-c", "exec ... \"$NAME\""]`, key, i+1, instead), true})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
+		if j.Env[name] == redact.Blank {
+			key := "setup.env." + name
+			all = append(all, Remark{key, key + " " + instead + "delete this value", true})
+		}
+	}
+	return all
 }
 
 // DataRemarks warns of each file for which [Job.CheckFiles] returns an error. They are not faults, as the nodes may see other files.

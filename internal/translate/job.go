@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	words "ddpbatch/internal/text"
+	"ddpbatch/slurm"
 )
 
 // job writes the job file.
@@ -116,13 +118,50 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		command = append(command, text)
 	}
 	if shown, found := withoutSecrets(command); found {
-		l.notes = append(l.notes, "not copied: a possible secret in the command: "+keepSecret("NAME"))
+		l.notes = append(l.notes, t.secretNote(command, shown, dynamic))
 		command = shown
 	}
 	if dynamic {
 		return []string{"bash", "-c", "exec " + strings.Join(command, " ")}, needed
 	}
 	return command, needed
+}
+
+// secretNote says what of a command is not copied, and how to write it instead. shown is what is copied. isShell reports whether the words
+// are those of a shell, which quotes them.
+func (t *translation) secretNote(command, shown []string, isShell bool) string {
+	name, line, canShow := "", []string{"exec"}, true
+	var flags []string
+	for i, word := range shown {
+		flag, _, assigned := strings.Cut(word, "=")
+		switch {
+		case word == command[i]:
+			if !isShell {
+				word = slurm.ShellQuote(word)
+			}
+			line = append(line, word)
+			continue
+		case assigned:
+			word = flag + "="
+		case strings.ContainsAny(command[i], " \n") || i == 0 || !strings.HasPrefix(shown[i-1], "-"):
+			flag, canShow = "a word of the command", false
+		default:
+			flag, word = shown[i-1], ""
+		}
+		of := strings.ToUpper(strings.ReplaceAll(strings.TrimLeft(flag, "-"), "-", "_"))
+		if !variableForm().MatchString(of) {
+			of = "NAME"
+		}
+		name = cmp.Or(name, of)
+		line = append(line, word+`"$`+of+`"`)
+		flags = append(flags, quoted(flag))
+		t.withhold(t.line.line, quoted(flag))
+	}
+	note := "not copied: " + strings.Join(flags, ", ") + " (*** in the command), because the value may be a secret: " + keepSecret(name)
+	if canShow {
+		note += `; then write command = ["bash", "-c", ` + tomlString(strings.Join(line, " ")) + "]"
+	}
+	return note
 }
 
 // isOnce reports whether evaluating a piece runs a program, or has different results in different ranks.
@@ -219,8 +258,11 @@ func (t *translation) write(o Options) Result {
 		}
 	}
 	head := "# Made from " + comment(o.Source) + " by \"ddpbatch init --from\".\n"
+	if len(t.withheld) > 0 {
+		head += "# Not copied, because they may be secrets: " + comment(strings.Join(t.withheld, ", ")) + ".\n"
+	}
 	if untranslated > 0 {
 		head += "# Comments below describe " + words.Plural(untranslated, "part") + " of it that could not be translated.\n"
 	}
-	return Result{Text: head + "\n" + b.String(), Untranslated: untranslated}
+	return Result{Text: head + "\n" + b.String(), Untranslated: untranslated, NotCopied: t.withheld}
 }

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -40,7 +41,8 @@ func (t *translation) setupOf(items []item, needed []string) {
 				add(it, text, slices.Contains(searchPaths, it.name))
 			})
 		case holdsSecret(it.text):
-			t.setup.note(it.line, "not copied, because it may hold a secret: %s", quoted(it.text))
+			t.setup.note(it.line, "not copied: %s: it may hold a secret", quoted(it.text))
+			t.withhold(it.line, "a command")
 		case it.kind == loadsModules && !ordered && t.venv == "" && t.conda == "":
 			t.modules = append(t.modules, it.modules...)
 		case it.kind == entersVenv && !ordered && t.venv == "" && t.conda == "":
@@ -199,8 +201,19 @@ func keepSecret(name string) string {
 	return `keep it in a file that only you can read, and have setup.script read it: "export ` + name + `=$(cat FILE)"`
 }
 
+// withhold records something that is not copied, because it may be a secret.
+func (t *translation) withhold(line int, what string) {
+	if line > 0 {
+		what += fmt.Sprintf(" (line %d)", line)
+	}
+	if !slices.Contains(t.withheld, what) {
+		t.withheld = append(t.withheld, what)
+	}
+}
+
 func (t *translation) notCopied(line int, name string) {
-	t.setup.note(line, "%s is not copied, because it may be a secret: %s", quoted(name), keepSecret(quoted(name)))
+	t.setup.note(line, "not copied: %s, because it may be a secret: %s", quoted(name), keepSecret(quoted(name)))
+	t.withhold(line, quoted(name))
 }
 
 // setEnv writes a variable of the ranks to [setup.env].

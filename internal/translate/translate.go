@@ -21,10 +21,11 @@ const maxScript = 64 << 10
 
 // A Result is a job file made from something else.
 type Result struct {
-	Text         string // a whole job.toml
-	Untranslated int    // number of comments about something that it cannot express
-	Launch       string // the script's launch line, on one line and without secrets; "" for a command line
-	LaunchLine   int    // its number in the script
+	Text         string   // a whole job.toml
+	Untranslated int      // number of comments about something that it cannot express
+	NotCopied    []string // what may be a secret, by name and line: "WANDB_API_KEY (line 12)"
+	Launch       string   // the script's launch line, on one line and without secrets; "" for a command line
+	LaunchLine   int      // its number in the script
 }
 
 // translation is the state of translating a script or a command line.
@@ -39,8 +40,9 @@ type translation struct {
 	inner     []item // what precedes a launcher in bash -c
 	pieces    []piece
 	expanded  int
-	requeues  bool // the script requeues its job
-	at        int  // the index of the launch line
+	requeues  bool     // the script requeues its job
+	withheld  []string // Result.NotCopied
+	at        int      // the index of the launch line
 	line      launch
 
 	top, slurm, setup, env, container, launch, requeue section
