@@ -1,11 +1,13 @@
 package translate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
 )
 
@@ -50,6 +52,10 @@ func (t *translation) slurmKeys() {
 			s.note(g.Line, "not translated: %s: it may hold a secret", word)
 		case typed(s, g):
 		case slurm.CheckExtra(g.Word()) == nil:
+			if near := nearOption(g); near != "" {
+				s.note(g.Line, "not translated: %s: sbatch itself does not have this option; did you mean --%s? It is in extra, in case your "+
+					"site adds it", word, near)
+			}
 			extra = append(extra, g.Word())
 		default:
 			_, err := slurm.ParseOption(optionKey(g.Name), g.Value)
@@ -59,6 +65,14 @@ func (t *translation) slurmKeys() {
 	if len(extra) > 0 {
 		s.put("extra", extra, "")
 	}
+}
+
+// nearOption returns the option of sbatch that one which sbatch does not have resembles, or "" if there is none.
+func nearOption(g slurm.Given) string {
+	if _, err := slurm.ParseOption(optionKey(g.Name), g.Value); !errors.Is(err, slurm.ErrUnknownOption) {
+		return ""
+	}
+	return strings.ReplaceAll(words.Nearest(optionKey(g.Name), slurm.OptionKeys()), "_", "-")
 }
 
 // typed sets the key of an option in a section, if there is one that accepts the value.
