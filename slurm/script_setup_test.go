@@ -72,7 +72,7 @@ func TestScriptRunsTheSetup(t *testing.T) {
 	}{
 		"venv":       {Setup{Venv: venv, Script: []string{`echo "venv is $VENV"`}}, nil, 0, "venv is on"},
 		"no venv":    {Setup{Venv: filepath.Join(dir, "none")}, nil, 1, "cannot read " + dir + "/none/bin/activate"},
-		"no modules": {Setup{Modules: []string{"python/3.8"}}, nil, 1, `no "module" command on this node`},
+		"no modules": {Setup{Modules: []string{"python/3.8"}}, nil, 1, `no "module" command on this node: leave setup.modules out`},
 		"module": {Setup{Modules: []string{"a b", "c"}}, []string{`BASH_FUNC_module%%=() { echo "module: $1 <$2>"; }`},
 			0, "module: load <a b>\nmodule: load <c>"},
 		"missing module": {Setup{Modules: []string{"a b"}}, []string{`BASH_FUNC_module%%=() { return 1; }`},

@@ -117,7 +117,7 @@ for ddpbatch_file in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profi
   [ -r "$ddpbatch_file" ] && . "$ddpbatch_file"
 done
 type module >/dev/null 2>&1 ||
-  ddpbatch_fail 'no "module" command on this node: in place of modules, define the command in script and load them there'
+  ddpbatch_fail 'no "module" command on this node: leave setup.modules out, and in setup.script write "source /etc/profile.d/NAME.sh", then "module load"'
 module load python/3.8 ||
   ddpbatch_fail 'cannot load the module' python/3.8 '(setup.modules); "module avail" lists the modules'
 module load 'cuda 11' ||
