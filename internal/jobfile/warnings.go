@@ -1,6 +1,13 @@
 package jobfile
 
 import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/redact"
@@ -14,6 +21,7 @@ func (c *checker) warnOfMistakes(values map[string]any, root *position) {
 	c.warnOfTimeouts(values, root)
 	c.warnOfOverlap(root)
 	c.warnOfSecrets(root)
+	c.warnOfVariables(root)
 }
 
 // warnOfTrain warns of [train] beside a command, which does not read it. It ignores keys that "ckpt prune" uses in any job.
@@ -85,7 +93,7 @@ func (c *checker) warnOfOverlap(root *position) {
 	}
 }
 
-// warnOfSecrets warns of secrets in the script or on a command line, where others may read them.
+// warnOfSecrets warns of secrets in the job file: others may read it, the script that Slurm keeps, and command lines.
 func (c *checker) warnOfSecrets(root *position) {
 	const instead = `keep it in a file that only you can read, and have setup.script read it: "export NAME=$(cat FILE)"`
 	script := toml.Key{"setup", "script"}
@@ -93,6 +101,11 @@ func (c *checker) warnOfSecrets(root *position) {
 		if name := redact.FindWritten(line); name != "" && c.hasNoFault(script.String()) {
 			c.warn(root, script, "item %d of %s sets %s, which looks like a secret and becomes part of the batch script, "+
 				"which Slurm keeps: %s", i+1, script, name, instead)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.job.Env)) {
+		if key := (toml.Key{"setup", "env", name}); redact.Written(name, c.job.Env[name]) && c.hasNoFault(key.String()) {
+			c.warn(root, key, "%s looks like a secret, but all who can read the job file can read it: %s", key, instead)
 		}
 	}
 	command := toml.Key{"launch", "command"}
@@ -109,6 +122,35 @@ func (c *checker) warnOfSecrets(root *position) {
 			c.warn(root, command,
 				"item %d of %s sets %s, which looks like a secret, but all users of a node can read command lines: %s",
 				i+1, command, name, instead)
+		}
+	}
+}
+
+// reference matches a variable of the environment. The names of those are in upper case; agents replace ${local_rank} in a command.
+var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(?:[A-Z_][A-Z0-9_]*\b|\{[A-Z_][A-Z0-9_]*\})`) })
+
+// warnOfVariables warns of $NAME in texts that no shell reads: values for the ranks, and arguments of a Python or shell script. Other programs
+// may expand their arguments themselves, and so may a program in a word, as in "bash -c".
+func (c *checker) warnOfVariables(root *position) {
+	for _, name := range slices.Sorted(maps.Keys(c.job.Env)) {
+		key := toml.Key{"setup", "env", name}
+		if found := reference().FindString(c.job.Env[name]); found != "" && c.hasNoFault(key.String()) {
+			c.warn(root, key, `%s: %s is not expanded, so ranks get this text: set the variable in setup.script, "export %s=..."`,
+				key, found, name)
+		}
+	}
+	key, command := toml.Key{"launch", "command"}, c.job.Launch.Command
+	isProgram := func(word string) bool {
+		return len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.HasSuffix(word, "c")
+	}
+	if c.job.Builtin() || !c.hasNoFault(key.String()) || slices.ContainsFunc(command, isProgram) ||
+		!torchrun.IsInterpreter(command[0]) && !slices.Contains([]string{"sh", "bash"}, filepath.Base(command[0])) {
+		return
+	}
+	for i, word := range command {
+		if found := reference().FindString(word); found != "" {
+			c.warn(root, key, `item %d of %s: %s is not expanded, so ranks get this text: write command = ["bash", "-c", "exec ... %s"]`,
+				i+1, key, found, found)
 		}
 	}
 }

@@ -98,15 +98,33 @@ func TestSecretsInTheScriptAreWarnedOf(t *testing.T) {
 script = ["ulimit -n 4096", "export WANDB_API_KEY=0123456789abcdef", "export HF_TOKEN=$(cat ~/.token)"]
 [launch]
 command = ["python", "train.py", "--api-key", "0123456789abcdef", "--tokenizer", "bert-base-uncased", "--hf-token=hf_0123456789"]
+[setup.env]
+MY_TOKEN = "0123456789abcdef"
+TOKEN_FILE = "/home/ann/token"
+TOKENIZERS_PARALLELISM = "false"
 `
 	checkWarnings(t, src,
 		"job.toml:3:1: item 2 of setup.script sets WANDB_API_KEY, which looks like a secret",
 		"job.toml:5:1: item 3 of launch.command sets --api-key, which looks like a secret",
-		"job.toml:5:1: item 7 of launch.command sets --hf-token, which looks like a secret")
+		"job.toml:5:1: item 7 of launch.command sets --hf-token, which looks like a secret",
+		"job.toml:7:1: setup.env.MY_TOKEN looks like a secret, but all who can read the job file can read it: keep it in a file")
 	_, warnings, _ := parse(src)
 	for _, w := range warnings {
 		if strings.Contains(w.Message, "0123456789") {
 			t.Errorf("the secret is shown: %s", w)
 		}
 	}
+}
+
+func TestVariablesThatNoShellReadsAreWarnedOf(t *testing.T) {
+	const begin = "name = \"x\"\n[launch]\ncommand = "
+	checkWarnings(t, begin+`["python", "train.py", "--out=$HOME/out", "${X}", "${local_rank}", "a$", "$(id)", "$1", "cost$5"]`+
+		"\n[setup.env]\nA = \"$PWD/a\"\nB = \"5$\"\nC = \"C_$rank\"\n",
+		"job.toml:3:1: item 3 of launch.command: $HOME is not expanded, so ranks get this text: write command = [",
+		"job.toml:3:1: item 4 of launch.command: ${X} is not expanded",
+		`job.toml:5:1: setup.env.A: $PWD is not expanded, so ranks get this text: set the variable in setup.script, "export A=..."`)
+	checkWarnings(t, begin+`["bash", "-c", "exec python train.py $HOME"]`+"\n")
+	checkWarnings(t, begin+`["env", "A=1", "sh", "-euc", "exec python train.py $HOME"]`+"\n")
+	checkWarnings(t, begin+`["./own", "--out", "$HOME/out"]`+"\n")
+	checkWarnings(t, begin+`["python3", "-c", "print('$HOME')"]`+"\n")
 }
