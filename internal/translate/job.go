@@ -36,6 +36,7 @@ func (t *translation) job(at int, o Options) Result {
 		before, command = t.withArrays(before, command, needed)
 	}
 	t.setupOf(before, needed)
+	hint := ": launch.on_end names a command that runs once when the run has ended"
 	for _, it := range t.items[at+1:] {
 		if it.kind == isLeftOut {
 			t.setup.note(it.line, "left out: %s: %s", quoted(it.text), it.why)
@@ -45,9 +46,11 @@ func (t *translation) job(at int, o Options) Result {
 			t.setup.note(it.line, "left out: %s: the job ends with the exit code of its ranks", quoted(it.text))
 			continue
 		}
-		why := "it comes after the launch line"
+		why := "it comes after the launch line" + hint
 		if it.holds >= fromOneTask {
 			why = t.otherLaunch(it)
+		} else {
+			hint = ""
 		}
 		t.setup.note(it.line, "not translated: %s: %s", quoted(it.text), why)
 	}
@@ -67,6 +70,9 @@ func (t *translation) job(at int, o Options) Result {
 func (t *translation) notTheLaunchLine(it item) item {
 	if it.strength >= fromOneTask {
 		it.kind, it.why = isUntranslated, fmt.Sprintf("a job has only one launch line, which is line %d", t.line.line)
+		if it.strength == fromOneTask && !it.apart {
+			it.why += "; to run this before the ranks, once at each start on the job's first node, write it without srun into setup.script"
+		}
 		return it
 	}
 	if it.apart {
