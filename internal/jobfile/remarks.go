@@ -92,7 +92,8 @@ func (j *Job) blankRemarks() (all []Remark) {
 	for i, word := range j.Launch.Command {
 		if slices.ContainsFunc(strings.Fields(word), isBlank) {
 			const key = "launch.command"
-			all = append(all, Remark{key, fmt.Sprintf(`%s: item %d %swrite command = ["bash", "-c", "exec ... \"$NAME\""]`, key, i+1, instead), true})
+			message := fmt.Sprintf(`%s: item %d %swrite command = ["bash", "-c", "exec ... \"$NAME\""]`, key, i+1, instead)
+			all = append(all, Remark{key, message, true})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Env)) {

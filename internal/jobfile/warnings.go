@@ -129,8 +129,8 @@ func (c *checker) warnOfSecrets(root *position) {
 // reference matches a variable of the environment. The names of those are in upper case; agents replace ${local_rank} in a command.
 var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(?:[A-Z_][A-Z0-9_]*\b|\{[A-Z_][A-Z0-9_]*\})`) })
 
-// warnOfVariables warns of $NAME in texts that no shell reads: values for the ranks, and arguments of a Python or shell script. Other programs
-// may expand their arguments themselves, and so may a program in a word, as in "bash -c".
+// warnOfVariables warns of $NAME in texts that no shell reads: values for the ranks, and arguments of a Python or shell script. Other
+// programs may expand their arguments themselves, and so may a program in a word, as in "bash -c".
 func (c *checker) warnOfVariables(root *position) {
 	for _, name := range slices.Sorted(maps.Keys(c.job.Env)) {
 		key := toml.Key{"setup", "env", name}

@@ -116,9 +116,11 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{`extra = ["--nodess=3", "--lustre-quota-of-site=5"]`,
 				"# line 2: not translated: --nodess=3: sbatch itself does not have this option; did you mean --nodes? It is in extra"},
 			"translated: --lustre"},
-		"steps before and after": {"#SBATCH -N2\nsrun -n1 python a.py\nsrun -n1 ./watch &\nsrun python t.py\necho a\necho b\n",
-			[]string{"line 3: not translated: srun -n1 python a.py: a job has only one launch line, which is line 5; to run this before the " +
-				"ranks, once at each start on the job's first node, write it without srun into setup.script\n", "which is line 5\n",
+		"steps before and after": {
+			"#SBATCH -N2\nsrun -n1 python a.py\nsrun -n1 ./watch &\nsrun python t.py\necho a\necho b\n",
+			[]string{"line 3: not translated: srun -n1 python a.py: a job has only one launch line, which is line 5; to " +
+				"run this before the ranks, once at each start on the job's first node, write it without srun into setup.script\n",
+				"which is line 5\n",
 				"echo a: it comes after the launch line: launch.on_end names", "echo b: it comes after the launch line\n"}, ""},
 		"time": {"#SBATCH -N1\ntime srun python t.py\n", []string{"# line 3: left out: time: "}, ""},
 		"cores for each GPU": {"#SBATCH -N1 --ntasks-per-node=2 --cpus-per-gpu=8 -G4\nsrun --ntasks-per-node=4 python t.py\n",

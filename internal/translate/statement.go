@@ -269,8 +269,8 @@ func (t *translation) strengthOf(s *syntax.Stmt) int {
 	return notLaunched
 }
 
-// strengthIn returns the strength of the likeliest launch line inside a compound statement. A step of srun that only copies or removes files,
-// for example, does not count.
+// strengthIn returns the strength of the likeliest launch line inside a compound statement. A step of srun that only copies or removes
+// files, for example, does not count.
 func (t *translation) strengthIn(s *syntax.Stmt) int {
 	strongest := notLaunched
 	syntax.Walk(s, func(n syntax.Node) bool {

@@ -106,7 +106,8 @@ func script(text string, o Options) (Result, error) {
 	chosen := t.items[at]
 	for _, it := range t.items {
 		if it.holds >= fromSrun && it.holds > chosen.strength {
-			return Result{}, fmt.Errorf("%w; if the job is line %d, leave the %s out of the script", launchesInside(it), chosen.line, it.shape)
+			return Result{}, fmt.Errorf("%w; if the job is line %d, leave the %s out of the script",
+				launchesInside(it), chosen.line, it.shape)
 		}
 	}
 	if err := t.readLaunch(chosen); err != nil {

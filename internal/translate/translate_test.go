@@ -252,7 +252,8 @@ func TestBadScriptsAreRefused(t *testing.T) {
 		{"#!/bin/bash\n#SBATCH -N 2\nmodule load x\necho hello\n", "it has no launch line"},
 		{"#!/bin/bash\nfor learning_rate in 0.1 0.03 0.01 0.003 0.001; do\n  srun python x.py\ndone\n",
 			`^line 2: its launch line is inside "for learning_rate in 0.1 0.03 0.01 0.003 0.001; do ...", which cannot be translated: ` +
-				`move it out of the loop, and write the loop's values into \[sweep\] of the job file \(docs/job/sweeps.md\), or for further tries launch.max_restarts$`},
+				`move it out of the loop, and write the loop's values into \[sweep\] of the job file \(docs/job/sweeps.md\), ` +
+				`or for further tries launch.max_restarts$`},
 		{"#!/bin/bash\nif true; then torchrun x.py; fi\n",
 			`^line 2: its launch line is inside "if true; then torchrun x.py; fi", which cannot be translated: move it out$`},
 		{"#!/bin/bash\necho 'a\nsrun x\n", "line 2: not valid shell text"},
