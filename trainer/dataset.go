@@ -145,13 +145,13 @@ func (d DataConfig) Overlap() (rows data.Range, ok bool) {
 
 // CheckRows returns an error for each range of rows that goes beyond the data, joined, as far as the headers of the data's files say how
 // many rows there are, and an error if the headers of .npy files do not fit the job. Each error begins with its key. CheckRows does not
-// report files that cannot be opened, or headers of another kind that cannot be read.
-func (c Config) CheckRows(workDir string) error {
+// report files that cannot be opened, or headers of another kind that cannot be read. at returns where a file of Files is on this machine.
+func (c Config) CheckRows(at func(path string) string) error {
 	whole := c
 	whole.Init = "" // not a file of the data
 	var paths []string
 	for _, f := range whole.Files() {
-		paths = append(paths, below(workDir, f.Path))
+		paths = append(paths, at(f.Path))
 	}
 	if c.Data.Kind == "npy" && len(paths) == 2 {
 		classes, err := data.CheckNPY(data.NPYConfig{Inputs: paths[0], Targets: paths[1]})

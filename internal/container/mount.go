@@ -56,6 +56,22 @@ func ParseMount(text string) (Bind, error) {
 	return bind, nil
 }
 
+// HostPath returns the path on the host of a path in the container, and reports whether one of the job's mounts shows it by another path
+// there. own are binds beside the job's mounts. A path that no bind shows is returned as it is.
+func (c Config) HostPath(path string, own []Bind) (string, bool) {
+	binds, err := c.AllBinds(own)
+	if err != nil {
+		return path, false
+	}
+	target := filepath.Clean(path)
+	above := lastAbove(binds, target)
+	if above == nil || above.Source == above.Target {
+		return path, false
+	}
+	rest, _ := filepath.Rel(above.Target, target)
+	return filepath.Join(above.Source, rest), true
+}
+
 // tidy sorts binds so that a bind within another comes after it. Of several binds at one place it keeps the last, and it omits a bind whose
 // content another one already shows there.
 func tidy(binds []Bind) []Bind {

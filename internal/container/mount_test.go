@@ -52,6 +52,28 @@ func FuzzParseMount(f *testing.F) {
 	})
 }
 
+// The innermost bind counts, and binds of the run beside those of the job.
+func TestHostPath(t *testing.T) {
+	c := Config{Mounts: []string{"/work/x:/data", "/fast:/data/in/deep", "/same", "/other:/proj/in"}}
+	for path, want := range map[string]string{
+		"/data":              "/work/x",
+		"/data/a":            "/work/x/a",
+		"/data/in/../a":      "/work/x/a",
+		"/data/in/a":         "/work/x/in/a",
+		"/data/in/deep/a":    "/fast/a",
+		"/database":          "/database",
+		"/same/../same/a":    "/same/../same/a", // behind a link .. is not what it seems
+		"/proj/a":            "/proj/a",
+		"/proj/in/a":         "/other/a",
+		"/elsewhere/../data": "/work/x",
+	} {
+		got, moved := c.HostPath(path, Same("/proj"))
+		if got != want || moved != (got != path) {
+			t.Errorf("%s is %s on the host (%v), want %s", path, got, moved, want)
+		}
+	}
+}
+
 func TestBindsAreInOrderAndOnce(t *testing.T) {
 	got := tidy([]Bind{
 		{Source: "/p/code", Target: "/p/code"},

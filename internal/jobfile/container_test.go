@@ -75,6 +75,38 @@ func TestMissingImageIsRemarkedOn(t *testing.T) {
 	}
 }
 
+// Files of the built-in trainer are looked for where the mounts have them on the host: both whether they exist, and their rows.
+func TestDataUnderAMountAreFoundOnTheHost(t *testing.T) {
+	dir := t.TempDir()
+	src := "name = \"x\"\n[container]\nruntime = \"podman\"\nimage = \"a\"\nmounts = [\"" + dir + ":/in\"]\n" +
+		"[train]\nmodel = { kind = \"mlp\", hidden = [4] }\nexport = \"/in/m.safetensors\"\n[train.data]\nkind = \"mnist\"\n" +
+		"images = \"/in/images\"\nlabels = \"/in/labels\"\ntrain = \"0:9\"\n"
+	check := func() []string {
+		job, warnings, err := (*Defaults)(nil).ParseWith("job.toml", "/proj", []byte(src), nil, (*Job).DataRemarks)
+		if err != nil || (job.CheckFiles() == nil) != (len(warnings) == 0) {
+			t.Fatalf("%v, %q", err, lines(warnings))
+		}
+		for _, r := range job.rowRemarks() {
+			warnings = append(warnings, Fault{Line: 13, Message: r.Message})
+		}
+		return lines(warnings)
+	}
+	missing := "job.toml:11:1: train.data.images: stat " + dir + "/images: no such file or directory; " +
+		"correct the path or container.mounts, by which it is a path of the container"
+	if got := check(); len(got) != 2 || got[0] != missing {
+		t.Errorf("%q, want %q", got, missing)
+	}
+	images := append([]byte{0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 1}, 1, 2, 3, 4) // four pictures of one pixel
+	for name, content := range map[string][]byte{"images": images, "labels": {0, 0, 8, 1, 0, 0, 0, 4, 1, 2, 3, 4}} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := check(); len(got) != 1 || !strings.Contains(got[0], "goes beyond the data, which has 4 rows") {
+		t.Errorf("%q, want a word about the rows", got)
+	}
+}
+
 // A site may say which runtime its jobs have. That gives no job a container.
 func TestRuntimeOfTheSiteIsNotAContainer(t *testing.T) {
 	d, err := ParseDefaults(rundir.DefaultsFile{Name: "/etc/ddpbatch.toml", Text: "[container]\nruntime = \"apptainer\"\n", Site: true})

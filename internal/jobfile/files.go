@@ -11,6 +11,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/internal/container"
 	words "ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
@@ -31,6 +32,14 @@ func (j *Job) resolve(path string) string {
 		return path
 	}
 	return filepath.Join(j.WorkDir, path)
+}
+
+// hostPath returns a path of the trainer as this machine knows it, and reports whether a mount gives it another path in the container.
+func (j *Job) hostPath(path string) (string, bool) {
+	if j.Container.Runtime == "" {
+		return j.resolve(path), false
+	}
+	return j.Container.HostPath(j.resolve(path), container.Same(j.WorkDir, j.RunDir, j.Checkpoint.Local))
 }
 
 // maxMissing bounds the number of missing files that an error names, because each element of a sweep may lack others.
@@ -83,14 +92,19 @@ func (j *Job) missingOwnFiles() (all []*usage.Error) {
 		return all
 	}
 	for _, f := range j.Train.Files() {
-		if _, err := os.Stat(j.resolve(f.Path)); err != nil {
-			all = append(all, &usage.Error{
-				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
-				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
-			})
+		path, byMount := j.hostPath(f.Path)
+		if _, err := os.Stat(path); err != nil {
+			hint := "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")"
+			if byMount {
+				hint = "correct the path or container.mounts, by which it is a path of the container"
+			}
+			all = append(all, &usage.Error{Message: fmt.Sprintf("train.%s: %v", f.Key, err), Hint: hint})
 		}
 	}
 	file := j.ExportPath()
+	if file != "" {
+		file, _ = j.hostPath(file)
+	}
 	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // filepath.Dir would clean the path, see resolve
 		all = append(all, &usage.Error{
 			Message: fmt.Sprintf("train.export: the folder of %s does not exist", file),

@@ -210,7 +210,8 @@ func (j *Job) rowRemarks() (all []Remark) {
 	if !j.Builtin() {
 		return nil
 	}
-	if joined, ok := j.Train.CheckRows(j.WorkDir).(interface{ Unwrap() []error }); ok {
+	at := func(path string) string { path, _ = j.hostPath(path); return path }
+	if joined, ok := j.Train.CheckRows(at).(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			key, _, _ := strings.Cut(err.Error(), ":")
 			all = append(all, Remark{Key: "train." + key, Message: "train." + err.Error()})
