@@ -167,13 +167,21 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("image: %s runs images by their names, not files: load %s (docker load) and write its name",
 			c.Runtime, text.Quoted(c.Image, maxShown)))
 	}
+	at := map[string]int{}
 	for i, word := range c.Mounts {
 		mount, err := ParseMount(word)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("mounts: item %d: %w", i+1, err))
-		} else if mount.ReadOnly && d.writesAll {
+			continue
+		}
+		if mount.ReadOnly && d.writesAll {
 			errs = append(errs, fmt.Errorf(`mounts: item %d: %s cannot bind read-only: remove ":ro"`, i+1, c.Runtime))
 		}
+		if first, taken := at[mount.Target]; taken {
+			errs = append(errs, fmt.Errorf("mounts: item %d: item %d is at %s in the container, too: write another path for one of them",
+				i+1, first, text.Quoted(mount.Target, maxShown)))
+		}
+		at[mount.Target] = i + 1
 	}
 	return errors.Join(errs...)
 }

@@ -170,6 +170,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{Config{Runtime: Docker, Image: "./a.tar"}, "image: docker runs images by their names"},
 		{Config{Runtime: Apptainer, Image: "a.sif", Mounts: []string{"/a", "b:/c"}},
 			`mounts: item 2: "b:/c": the path "b" is not absolute`},
+		{Config{Runtime: Podman, Image: "a", Mounts: []string{"/a:/c", "/b", "/b:/c/:ro"}},
+			`mounts: item 3: item 1 is at "/c" in the container, too`},
 	} {
 		err := tc.config.Validate()
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
