@@ -45,6 +45,9 @@ func ParseMount(text string) (Bind, error) {
 		}
 	}
 	for _, path := range []string{bind.Source, bind.Target} {
+		if !filepath.IsAbs(path) {
+			return Bind{}, fmt.Errorf("%q: the path %q is not absolute: both paths of a mount begin with /", text, path)
+		}
 		if err := CheckPath(path); err != nil {
 			return Bind{}, fmt.Errorf("%q: %w", text, err)
 		}

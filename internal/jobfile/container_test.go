@@ -27,7 +27,7 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 		{"singularity", "runtime = \"singularity\"\nimage = \"a\"",
 			[]string{`job.toml:5:1: container.runtime = "singularity": write "apptainer", the new name of Singularity`}, nil},
 		{"a mount that is none", "runtime = \"enroot\"\nimage = \"a\"\nmounts = [\"b\"]",
-			[]string{`job.toml:7:1: container.mounts: item 1: "b": the path "b" is not absolute`}, nil},
+			[]string{`job.toml:7:1: container.mounts: item 1: "b": the path "b" is not absolute: both paths of a mount begin with /`}, nil},
 		{"a /dev/shm that cannot be", "runtime = \"enroot\"\nimage = \"a\"\nshm_size = \"1G\"",
 			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: remove shm_size"}, nil},
 		{"modules", "runtime = \"podman\"\nimage = \"a\"\n[setup]\nmodules = [\"cuda\"]", nil,
