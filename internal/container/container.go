@@ -85,6 +85,11 @@ type dialect struct {
 	codes     map[int]string // exit codes of its own, and what they mean
 }
 
+// imageKinds says what an image is for the runtimes that do not take plain names.
+var imageKinds = map[string]string{
+	Apptainer: `a file, a folder or a name with "://"`, Enroot: "a squashfs file", Charliecloud: "a folder or a squashfs file",
+}
+
 func dialects() map[string]dialect {
 	return map[string]dialect{
 		Podman:       podman(),
@@ -166,6 +171,11 @@ func (c Config) Validate() error {
 	if c.IsPath() && !d.folders && !d.files {
 		errs = append(errs, fmt.Errorf("image: %s runs images by their names, not files: load %s (docker load) and write its name",
 			c.Runtime, text.Quoted(c.Image, maxShown)))
+	}
+	if takes := imageKinds[c.Runtime]; takes != "" && c.IsPath() && strings.Contains(c.Image, ":") &&
+		!strings.ContainsRune("/.~", rune(c.Image[0])) {
+		errs = append(errs, fmt.Errorf("image: %s takes %s, and %s is the name of an image", c.Runtime, takes,
+			text.Quoted(c.Image, maxShown)))
 	}
 	at := map[string]int{}
 	for i, word := range c.Mounts {

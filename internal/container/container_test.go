@@ -170,6 +170,11 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{Config{Runtime: Docker, Image: "./a.tar"}, "image: docker runs images by their names"},
 		{Config{Runtime: Apptainer, Image: "a.sif", Mounts: []string{"/a", "b:/c"}},
 			`mounts: item 2: "b:/c": the path "b" is not absolute`},
+		{Config{Runtime: Charliecloud, Image: "alpine:3.18"},
+			`image: charliecloud takes a folder or a squashfs file, and "alpine:3.18" is the name of an image`},
+		{Config{Runtime: Enroot, Image: "docker://alpine"}, `image: enroot takes a squashfs file, and "docker://alpine" is the name`},
+		{Config{Runtime: Apptainer, Image: "alpine:3.18"}, `image: apptainer takes a file, a folder or a name with "://", and "alpine`},
+		{Config{Runtime: Apptainer, Image: "docker://alpine:3.18"}, ""},
 		{Config{Runtime: Podman, Image: "a", Mounts: []string{"/a:/c", "/b", "/b:/c/:ro"}},
 			`mounts: item 3: item 1 is at "/c" in the container, too`},
 	} {
