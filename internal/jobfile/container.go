@@ -10,6 +10,7 @@ import (
 
 	"ddpbatch/internal/container"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 )
 
 // runtime reads the name of a container runtime. For some other names it says what to write instead.
@@ -124,11 +125,29 @@ func (j *Job) checkImage() *usage.Error {
 	return nil
 }
 
-// containerRemarks reports a runtime that is not installed here.
-func (j *Job) containerRemarks(searchPath string) []Remark {
-	if j.Container.Runtime == "" || len(j.Setup.Modules) > 0 || len(j.Setup.Script) > 0 || onPath(j.Container.Program(), searchPath) {
+// containerRemarks reports a runtime that is not installed here, an image that is a name though a folder has that name, and mounts that do
+// not exist here.
+func (j *Job) containerRemarks(searchPath string) (all []Remark) {
+	k := j.Container
+	if k.Runtime == "" {
 		return nil
 	}
-	const format = "container.runtime: the program %s is not on this machine's PATH: the nodes must have it"
-	return []Remark{{Key: "container.runtime", Message: fmt.Sprintf(format, j.Container.Program())}}
+	add := func(key, format string, args ...any) {
+		all = append(all, Remark{Key: key, Message: key + ": " + fmt.Sprintf(format, args...)})
+	}
+	if len(j.Setup.Modules) == 0 && len(j.Setup.Script) == 0 && !onPath(k.Program(), searchPath) {
+		add("container.runtime", "the program %s is not on this machine's PATH: the nodes must have it", k.Program())
+	}
+	if k.Runtime == container.Podman && !k.IsPath() && vfs.IsDir(filepath.Join(j.dir, k.Image)) {
+		add("container.image", "podman takes %s for the name of an image, but there is a folder of this name: write %s for the folder",
+			shownPath(k.Image), shownPath("./"+k.Image))
+	}
+	for _, text := range k.Mounts {
+		if mount, err := container.ParseMount(text); err == nil {
+			if _, err := os.Stat(mount.Source); err != nil {
+				add("container.mounts", "%s does not exist %s", shownPath(mount.Source), notHereNote)
+			}
+		}
+	}
+	return all
 }

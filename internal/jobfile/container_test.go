@@ -75,6 +75,31 @@ func TestMissingImageIsRemarkedOn(t *testing.T) {
 	}
 }
 
+// A folder that podman takes for a name, and a mount that does not exist here, are remarked on.
+func TestContainerIsComparedWithThisMachine(t *testing.T) {
+	dir := t.TempDir()
+	place(t, dir, "bin/podman")
+	if err := os.Mkdir(filepath.Join(dir, "root"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	src := "name = \"x\"\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"podman\"\nimage = \"root\"\n" +
+		"mounts = [\"" + dir + ":/in\", \"" + dir + "/no:/no\"]\n"
+	_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte(src), nil, FileRemarks(filepath.Join(dir, "bin")))
+	want := []string{
+		`job.toml:6:1: container.image: podman takes "root" for the name of an image, but there is a folder of this name: ` +
+			`write "./root" for the folder`,
+		`job.toml:7:1: container.mounts: "` + dir + `/no" does not exist on this machine: correct the path, unless the nodes see it`,
+	}
+	if got := lines(warnings); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %q, want %q", err, got, want)
+	}
+	src = strings.NewReplacer(`"root"`, `"./root"`, "/no:", ":").Replace(src)
+	_, warnings, err = (*Defaults)(nil).ParseWith("job.toml", dir, []byte(src), nil, FileRemarks(filepath.Join(dir, "bin")))
+	if len(warnings) > 0 || err != nil {
+		t.Errorf("%v, %q", err, lines(warnings))
+	}
+}
+
 // Files of the built-in trainer are looked for where the mounts have them on the host: both whether they exist, and their rows.
 func TestDataUnderAMountAreFoundOnTheHost(t *testing.T) {
 	dir := t.TempDir()

@@ -55,6 +55,7 @@ type Job struct {
 	CodeDir string `json:"code_dir,omitempty"`
 
 	defaults []rundir.DefaultsFile // the files of defaults that Parse used
+	dir      string                // the job file's folder, while remarks are found
 }
 
 // emptyJob returns the job of an empty file.

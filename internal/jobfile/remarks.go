@@ -33,7 +33,8 @@ func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remark
 	if err != nil {
 		return nil, warnings, err
 	}
-	c.job.defaults = d.Files()
+	c.job.defaults, c.job.dir = d.Files(), dir
+	defer func() { c.job.dir = "" }()
 	for _, find := range remarks {
 		for _, r := range find(c.job) {
 			key := toml.Key(strings.Split(r.Key, "."))
