@@ -150,12 +150,16 @@ func (s *Supervisor) known() rundir.Verdict {
 	return r.cfg.doneOutcome(r.layout.World)
 }
 
-// hint is advice for a rank whose exit code may come from its container runtime, and for a rank 0 that wanted to listen on
-// MASTER_PORT itself while the agent serves PyTorch's store there.
-func (r *round) hint(d blame.Death) string {
+// codeHint is advice for a rank whose exit code may come from its container runtime.
+func (r *round) codeHint(d blame.Death) string {
 	if why := r.cfg.whyCode(d.Exit); why != "" {
 		return fmt.Sprintf("exit code %d may not be the worker's own: %s", d.Exit, why)
 	}
+	return ""
+}
+
+// portHint is advice for a rank 0 that wanted to listen on MASTER_PORT itself while the agent serves PyTorch's store there.
+func (r *round) portHint(d blame.Death) string {
 	if !r.layout.TorchStore || d.Rank != 0 || !d.PortTaken() {
 		return ""
 	}

@@ -184,7 +184,7 @@ func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	if v.Cause != causeHang { // a rank that hung was killed for that
 		found = blame.Find(d)
 	}
-	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.hint(d), found.Advice)
+	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.portHint(d), found.Advice, r.codeHint(d))
 	if v.Cause != causeCrash && v.Cause != causeOOM || syscall.Signal(d.Signal) == syscall.SIGTERM {
 		return v
 	}
