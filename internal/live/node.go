@@ -31,8 +31,8 @@ type Process struct {
 }
 
 // Ranks finds the processes of the run's ranks on this node, sorted by rank. It finds them by their environment, and returns the oldest
-// process of each rank. A process that has cleared or overwritten its environment is not found. If two attempts of one rank run, as on a
-// node that was cut off, the process of the later attempt is returned.
+// process of each rank, though not a runtime's if the container runs (isClientOf). A process that has cleared or overwritten its
+// environment is not found. If two attempts of one rank run, as on a node that was cut off, the process of the later attempt is returned.
 //
 // Commands that a user has started beside a rank have no cookie, and are left out.
 func (n Node) Ranks() ([]Process, error) {
@@ -51,7 +51,8 @@ func (n Node) Ranks() ([]Process, error) {
 		cookie, _ := lookup(proc.CookieVariable)
 		text, _ := lookup("RANK")
 		rank, err := strconv.Atoi(text)
-		if dir, _ := lookup("DDPBATCH_RUN_DIR"); !n.isRun(dir) || cookie == "" || err != nil || rank < 0 || cookies[rank] == cookie {
+		if dir, _ := lookup("DDPBATCH_RUN_DIR"); !n.isRun(dir) || cookie == "" || err != nil || rank < 0 ||
+			cookies[rank] == cookie && !isClientOf(found[rank].PID, r.PID) {
 			continue
 		}
 		cookies[rank] = cookie
@@ -70,6 +71,16 @@ func (n Node) Ranks() ([]Process, error) {
 func (n Node) isRun(path string) bool {
 	own := strings.TrimPrefix(n.Run.Path(), filepath.Dir(n.Run.Whole().Path()))
 	return strings.HasSuffix(path, own)
+}
+
+// clients are the programs of runtimes that do not exec the rank: Podman, Docker, and Apptainer's parent of the rank.
+var clients = []string{"podman", "docker", "starter", "starter-suid"}
+
+// isClientOf reports whether a process is a runtime's, in whose container another process of the same rank runs. Podman's monitor has the
+// client's mount namespace.
+func isClientOf(client, pid int) bool {
+	theirs, its := link(client, "ns/mnt"), link(pid, "ns/mnt")
+	return slices.Contains(clients, filepath.Base(link(client, "exe"))) && theirs != "" && its != "" && theirs != its
 }
 
 // isElsewhere reports whether a process has another view of the file system than this one.

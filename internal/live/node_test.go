@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ddpbatch/internal/proc"
@@ -86,6 +87,40 @@ func TestRanksAreFoundByTheirEnvironment(t *testing.T) {
 	if _, err := n.named(found, []int{0, 2}); err == nil || !strings.Contains(err.Error(), "belongs to rank 2") {
 		t.Errorf("a rank that has gone: %v", err)
 	}
+}
+
+// The client of Podman has its container's variables, and is older. It is the rank only until the container runs.
+func TestRankInAContainerIsNotItsClient(t *testing.T) {
+	run, client := newRun(t, "n1"), filepath.Join(t.TempDir(), "podman")
+	program, err := os.ReadFile("/bin/sleep")
+	must(t, err)
+	must(t, os.WriteFile(client, program, 0o700))
+	start := func(path string, flags uintptr) int {
+		cmd := exec.Command(path, "1000")
+		cmd.Env = []string{"DDPBATCH_RUN_DIR=" + run.Path(), "SLURMD_NODENAME=n1", proc.CookieVariable + "=aa", "RANK=0"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+		if err := cmd.Start(); err != nil && flags != 0 {
+			t.Skipf("needs user namespaces: %v", err)
+		} else {
+			must(t, err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return cmd.Process.Pid
+	}
+	check := func(want int) {
+		t.Helper()
+		found, err := Node{Run: run, Name: "n1"}.Ranks()
+		if must(t, err); len(found) != 1 || found[0].PID != want {
+			t.Fatalf("found %+v; want %d", found, want)
+		}
+	}
+	pid := start(client, 0)
+	start("/bin/sleep", 0) // its monitor
+	check(pid)
+	pid = start("/bin/sleep", syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
+	check(pid)
+	start("/bin/sleep", 0)
+	check(pid)
 }
 
 // TestRunIsKnownByAnotherPath: home is mounted elsewhere on a node.
