@@ -128,11 +128,18 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	c.write("job.toml", fmt.Sprintf(zombieJob, zombieEpochs))
 	s := c.submit("job.toml")
 	const steps = zombieEpochs * 64 // 4096 rows / (32 x 2 ranks)
-	eventually(t, commandLimit, "the job has saved", func() bool { return s.step() >= 150 })
 	rank0 := func(k kin) bool { return k.get("RANK") == "0" }
-	all := s.kin("")
-	i := slices.IndexFunc(all, rank0)
-	if i < 0 {
+	var all []kin
+	var i int
+	eventually(t, commandLimit, "rank 0 runs", func() bool {
+		all = s.kin("")
+		i = slices.IndexFunc(all, func(k kin) bool { return rank0(k) && slices.Contains(k.args, "train") })
+		return i >= 0
+	})
+	eventually(t, commandLimit, "the job has saved", func() bool { return s.step() >= 150 })
+	c.signalled(syscall.SIGSTOP, all[i].pid) // at once: all ranks wait for it, so that attempt 1 is not over before its node is frozen
+	all = s.kin("")
+	if i = slices.IndexFunc(all, rank0); i < 0 {
 		t.Fatal("rank 0 does not run")
 	}
 	node := all[i].get("SLURMD_NODENAME") // where the job's script is, too
