@@ -1,6 +1,7 @@
 package blame
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -78,12 +79,13 @@ func (r *reportText) culprit(deaths []Death, chosen int) {
 	if d.OOM != "" {
 		r.paragraph("  out of memory: ", clean(d.OOM, 1<<10), 3)
 	}
-	if d.Hint != "" {
+	lost, _ := LostPeer(deaths, chosen)
+	if d.Hint != "" && d.Hint != lost {
 		r.paragraph("  hint: ", clean(d.Hint, 1<<10), 4)
 	}
 	r.endedBefore(deaths, chosen)
-	if evidenceOf(d) == victim {
-		r.lostPeer(deaths, d)
+	if lost != "" {
+		r.paragraph("  ", "("+lost+")", 3)
 	}
 	stack := unsaidStack(d)
 	r.quote("its traceback, from its error file:", stack)
@@ -93,27 +95,63 @@ func (r *reportText) culprit(deaths []Death, chosen int) {
 	}
 }
 
-// lostPeer describes what is known of the peer that the first rank lost, if no rank reports a failure of its own. The likely peer
-// is a rank that had ended well before, and that others still waited for.
-func (r *reportText) lostPeer(deaths []Death, lost Death) {
-	var done []int
-	newest := time.Duration(0)
+// LostPeer describes what is known of the peer that the chosen rank lost, if the rank's last lines only say that it lost one. known
+// reports whether the likely peer is known: a rank that ended with 0 by itself while the chosen one still waited for it, or soon
+// after. The text is "" if the chosen rank failed of something else.
+//
+// A rank that leaves early without an error may still run when the others fail because of that, so that its agent stops it. So
+// the network is only one explanation if such a rank is among deaths.
+func LostPeer(deaths []Death, chosen int) (text string, known bool) {
+	lost := deaths[chosen]
+	if evidenceOf(lost) != victim {
+		return "", false
+	}
+	var before, after, quiet []Death // ended with 0 before the loss; ended with 0 by itself after it; others without an error
 	for _, d := range deaths {
-		if !d.failed() && d.Ended < lost.Ended {
-			done, newest = append(done, d.Rank), max(newest, d.Ended)
+		switch e := evidenceOf(d); {
+		case e == done && d.Ended < lost.Ended:
+			before = append(before, d)
+		case e == done && !d.Stopping && d.Ended <= lost.Ended+together:
+			after = append(after, d)
+		case e == done, e == obeyed:
+			quiet = append(quiet, d)
 		}
 	}
-	switch before := since(lost.Ended - newest); len(done) {
-	case 0:
-		r.paragraph("  ", "(it only lost a peer, and no other rank reported a failure: the network failed, or a rank "+
-			"that had no time to report it)", 2)
-	case 1:
-		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: rank %d had ended with 0, %s before; did it have less data?)", done[0],
-			before), 2)
-	default:
-		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: ranks %s had ended with 0, the last of them %s before; did they have less "+
-			"data?)", Ranges(done), before), 3)
+	switch {
+	case len(before) > 0:
+		ago := since(lost.Ended - last(before).Ended)
+		if len(before) == 1 {
+			return fmt.Sprintf("it only lost a peer: rank %d had ended with 0, %s before; did it have less data?", before[0].Rank, ago), true
+		}
+		return fmt.Sprintf("it only lost a peer: ranks %s had ended with 0, the last of them %s before; did they have less data?",
+			rangesOf(before), ago), true
+	case len(after) == 1:
+		return fmt.Sprintf("it only lost a peer: rank %d ended with 0, %s later; did it have less data?", after[0].Rank,
+			since(after[0].Ended-lost.Ended)), true
+	case len(after) > 1:
+		return fmt.Sprintf("it only lost a peer: ranks %s ended with 0, the last of them %s later; did they have less data?",
+			rangesOf(after), since(last(after).Ended-lost.Ended)), true
+	case len(quiet) == 1:
+		return fmt.Sprintf("it only lost a peer, and rank %d reported no error: that rank may have left early (did it have less data?) "+
+			"or be stuck, or the network failed", quiet[0].Rank), false
+	case len(quiet) > 1:
+		return fmt.Sprintf("it only lost a peer, and ranks %s reported no error: one of them may have left early (did it have less "+
+			"data?) or be stuck, or the network failed", rangesOf(quiet)), false
 	}
+	return "it only lost a peer, and no other rank reported a failure: the network failed, or a rank that had no time to report it", false
+}
+
+// last returns the death that came last.
+func last(deaths []Death) Death {
+	return slices.MaxFunc(deaths, func(a, b Death) int { return cmp.Compare(a.Ended, b.Ended) })
+}
+
+func rangesOf(deaths []Death) string {
+	var ranks []int
+	for _, d := range deaths {
+		ranks = append(ranks, d.Rank)
+	}
+	return Ranges(ranks)
 }
 
 // quote writes a rank's own lines below a heading, or nothing if there are none.

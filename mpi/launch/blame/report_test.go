@@ -153,6 +153,40 @@ rank 0 on n1 exited with code 1, 7.0 s after the start
   its last lines:
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 `},
+		"one was still there, and was told to stop": {
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}},
+				{Rank: 1, Host: "n1", Signal: term, Stopping: true, Ended: sec(10)},
+				{Rank: 2, Host: "n1", Exit: 1, Ended: sec(7.1), Tail: []string{reset}}}, "", `
+rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
+  RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
+  (it only lost a peer, and rank 1 reported no error: that rank may have left early (did it have
+  less data?) or be stuck, or the network failed)
+  its last lines:
+  | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
+2 ranks followed: 1-2
+`},
+		"two were still there": {
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}},
+				{Rank: 1, Host: "n1", Signal: term, Stopping: true, Ended: sec(10)},
+				{Rank: 2, Host: "n1", Stopping: true, Ended: sec(10)}}, "", `
+rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
+  RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
+  (it only lost a peer, and ranks 1-2 reported no error: one of them may have left early (did it
+  have less data?) or be stuck, or the network failed)
+  its last lines:
+  | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
+1 rank followed: 1
+`},
+		"one ends well a moment later": {
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Ended: sec(9)},
+				{Rank: 2, Host: "n1", Exit: 1, Ended: sec(7.1), Tail: []string{reset}}}, "", `
+rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
+  RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
+  (it only lost a peer: rank 1 ended with 0, 2.0 s later; did it have less data?)
+  its last lines:
+  | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
+1 rank followed: 2
+`},
 		"several had ended well": {
 			[]Death{{Rank: 3, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Ended: sec(6)},
 				{Rank: 2, Host: "n1", Ended: sec(4)}, {Rank: 0, Host: "n1", Ended: sec(5)}}, "", `

@@ -172,19 +172,23 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 		v.Cause = causeOOM
 	}
 	if chosen >= 0 {
-		v = s.round.explained(v, deaths[chosen])
+		v = s.round.explained(v, deaths, chosen)
 	}
 	return forbidRestart(v, deaths), deaths, chosen
 }
 
-// explained returns v with the cause that the last lines of the named rank show. If the fault is the rank's node's, the node
+// explained returns v with the cause that the last lines of the chosen rank show. If the fault is the rank's node's, the node
 // becomes the cause, unless a signal to stop ended the rank: then the agents know too little.
-func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
-	found := blame.Finding{}
+func (r *round) explained(v rundir.Verdict, deaths []blame.Death, chosen int) rundir.Verdict {
+	d, found, advice := deaths[chosen], blame.Finding{}, ""
 	if v.Cause != causeHang { // a rank that hung was killed for that
 		found = blame.Find(d)
+		lost, known := blame.LostPeer(deaths, chosen)
+		if advice = cmp.Or(found.Advice, lost); known {
+			advice = lost
+		}
 	}
-	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.portHint(d), found.Advice, r.codeHint(d))
+	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.portHint(d), advice, r.codeHint(d))
 	if v.Cause != causeCrash && v.Cause != causeOOM || syscall.Signal(d.Signal) == syscall.SIGTERM {
 		return v
 	}
