@@ -48,6 +48,9 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 	}
 	if acted == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
+		if recovery.CauseOf(w.Verdict) == recovery.Timeout && w.Verdict.Advice != "" { // no agent has printed it
+			fmt.Fprintf(e.Err, "ddpbatch: %s\n", w.Verdict.Advice)
+		}
 		w, acted = a.Act(ctx, w)
 	}
 	err = a.reportWhatFollows(ctx, w, acted, end.Code)

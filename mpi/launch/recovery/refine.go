@@ -112,20 +112,34 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	return CauseOf(v), ""
 }
 
-// limitCame says that the time limit came. If workers were warned but had not saved by then, it names the key that gives them more time. If
-// none of them reports a save, they may not react to the warning at all, so it also names what they must look for.
+// limitCame says that the time limit came, and how long workers that had been warned did not save.
 func (e Evidence) limitCame(v rundir.Verdict) string {
 	const came = "the time limit came"
 	if v.Saved || v.WarnedS == 0 {
 		return came
 	}
-	had := time.Duration(v.WarnedS * float64(time.Second)).Round(time.Second)
-	text := fmt.Sprintf("%s, and %v from the warning on were too short for the workers to save (requeue.lead)", came, had)
-	if e.WarnSignal == "" || slices.ContainsFunc(v.Ranks, func(rank rundir.RankEnd) bool { return rank.Exit == exit.Requeue }) {
-		return text
+	return fmt.Sprintf("%s, and the ranks had not saved %v after the warning", came, timeWarned(v))
+}
+
+// limitAdvice says what a person can do if the time limit came before the workers had saved, the commonest case first: the job needs
+// more time. If none of the workers reports a save, they may not react to the warning, so it also names that. If they were warned, saving
+// may take longer.
+func (e Evidence) limitAdvice(v rundir.Verdict) string {
+	advice := []string{"if the job needs more time: ddpbatch resume RUN --set slurm.time=TIME"}
+	asked := slices.ContainsFunc(v.Ranks, func(rank rundir.RankEnd) bool { return rank.Exit == exit.Requeue })
+	if e.WarnSignal != "" && !asked {
+		advice = append(advice, fmt.Sprintf("If the program does not save at the warning: it must handle %s, or look for the "+
+			"file that DDPBATCH_STOP_FILE names (docs/pytorch.md)", e.WarnSignal))
 	}
-	return fmt.Sprintf("%s, or they ignored it: they must handle %s, or look for the file that DDPBATCH_STOP_FILE names (docs/pytorch.md)",
-		text, e.WarnSignal)
+	if v.WarnedS > 0 {
+		advice = append(advice, fmt.Sprintf("If saving takes longer than %v: a longer requeue.lead", timeWarned(v)))
+	}
+	return strings.Join(advice, ". ")
+}
+
+// timeWarned is the time from the warning until all workers had ended.
+func timeWarned(v rundir.Verdict) time.Duration {
+	return time.Duration(v.WarnedS * float64(time.Second)).Round(time.Second)
 }
 
 // Cancelled reports whether a person ends the job: only that ends a job, or is about to, without a trace of the reason. A requeue
@@ -168,6 +182,9 @@ func retell(v rundir.Verdict, c Cause, why string, e Evidence) rundir.Verdict {
 		v.Message = why + ": " + v.Message
 	}
 	v.Cause = string(c)
+	if c == Timeout && !v.Saved && v.Advice == "" {
+		v.Advice = e.limitAdvice(v)
+	}
 	return v
 }
 

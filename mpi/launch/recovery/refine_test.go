@@ -187,7 +187,8 @@ func TestRefineReadsSlurm25_11(t *testing.T) {
 	}
 }
 
-// If workers were warned, but the time limit came before they saved, the message names the key that gives them more time.
+// If the time limit came before the workers had saved, the advice begins with the time limit. If they were warned, it ends with the key that
+// gives them more time to save.
 func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}
@@ -202,15 +203,18 @@ func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 		{"saved at the last moment", saved, false},
 		{"never warned", rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15}, false},
 	} {
-		got := Refine(tc.v, limit).Message
-		if has := strings.Contains(got, "2m20s") && strings.Contains(got, "requeue.lead"); has != tc.want ||
-			!strings.HasPrefix(got, "the time limit came") {
-			t.Errorf("%s: %q", tc.name, got)
+		v := Refine(tc.v, limit)
+		if has := strings.Contains(v.Message, "2m20s after the warning") && strings.Contains(v.Advice, "requeue.lead"); has != tc.want ||
+			!strings.HasPrefix(v.Message, "the time limit came") {
+			t.Errorf("%s: %q (%q)", tc.name, v.Message, v.Advice)
+		}
+		if has := strings.HasPrefix(v.Advice, "if the job needs more time: ddpbatch resume RUN --set slurm.time="); has == v.Saved {
+			t.Errorf("%s: saved: %t, but the advice is %q", tc.name, v.Saved, v.Advice)
 		}
 	}
 }
 
-// If no worker reports a save, the message also names the warning, to which the program may not react.
+// If no worker reports a save, the advice also names the warning, to which the program may not react.
 func TestRefineSaysThatTheWarningMayBeIgnored(t *testing.T) {
 	killed := rundir.RankEnd{Rank: 0, Host: "n1", Signal: 9}
 	for _, tc := range []struct {
@@ -225,9 +229,9 @@ func TestRefineSaysThatTheWarningMayBeIgnored(t *testing.T) {
 	} {
 		e := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
 		e.WarnSignal = tc.signal
-		got := Refine(rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 3, Ranks: tc.ranks}, e).Message
-		if has := strings.Contains(got, "or they ignored it: they must handle "+tc.signal+", or look for the file"); has != tc.want ||
-			!strings.Contains(got, "from the warning on were too short for the workers to save (requeue.lead)") {
+		got := Refine(rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 3, Ranks: tc.ranks}, e).Advice
+		if has := strings.Contains(got, "If the program does not save at the warning: it must handle "+tc.signal); has != tc.want ||
+			!strings.Contains(got, "If saving takes longer than 3s: a longer requeue.lead") {
 			t.Errorf("%s: %q", tc.name, got)
 		}
 	}
