@@ -32,11 +32,15 @@ type endsReport struct {
 	Deaths []blame.Death `json:"deaths,omitempty"` // of workers that have ended, well or not; Ended is relative to the report, so negative
 	Stuck  int           `json:"stuck,omitempty"`  // processes that not even KILL ended
 	Stacks []stacks      `json:"stacks,omitempty"` // of workers that hung
+	Silent time.Duration `json:"silent,omitempty"` // for how long none of the workers had given a sign of life when they were told to stop
 }
 
 // report makes the report on this agent's workers. left is how many of their processes are left.
 func (s *Supervisor) report(left int) endsReport {
 	r := endsReport{Host: s.cfg.Host, Stuck: left, Stacks: s.stacks}
+	if s.hangWatch != nil {
+		r.Silent = s.hangWatch.watch.Silence()
+	}
 	memory := s.memory()
 	for _, w := range s.workers {
 		switch {
@@ -215,6 +219,9 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 		v.Message += "; " + wereKilled(all.killed) + ", so the run has not saved"
 	case all.saved > 0:
 		v.Saved, v.Exit, v.Requeue = true, exit.Requeue, true
+	case all.clean < world && s.mayHang(deaths):
+		v.Message += fmt.Sprintf("; no rank had given a sign of life for %v: the run may hang (with a shorter launch.hang, the report shows "+
+			"where each rank stands)", span(s.silence()))
 	case all.clean == world:
 		v.Saved = true
 		if v.Signal == int(syscall.SIGTERM) { // 0 means finished, after a warning too; Ctrl-C is a person's cancel
@@ -223,6 +230,28 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 		}
 	}
 	return v, failed
+}
+
+// silence is how long no worker of any agent had given a sign of life when they were told to stop; 0: not known.
+func (s *Supervisor) silence() time.Duration {
+	silent := make([]time.Duration, 0, len(s.reports))
+	for _, r := range s.reports {
+		silent = append(silent, r.Silent)
+	}
+	if len(silent) < max(1, len(s.round.layout.Members)) {
+		return 0
+	}
+	return slices.Min(silent)
+}
+
+// mayHang reports whether the workers had been silent for so long that they may have hung: for a minute, or a third of the round.
+func (s *Supervisor) mayHang(deaths []blame.Death) bool {
+	const least, most = 15 * time.Second, time.Minute
+	lasted := time.Duration(0)
+	for _, d := range deaths {
+		lasted = max(lasted, d.Ended)
+	}
+	return s.silence() >= min(max(least, lasted/3), most)
 }
 
 // endCounts counts ends by kind.

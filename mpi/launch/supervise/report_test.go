@@ -3,8 +3,11 @@ package supervise
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 // A report that is too long loses last lines, but no deaths.
@@ -32,6 +35,37 @@ func TestAgent0sStuckWorkersHaveNotEnded(t *testing.T) {
 		s.reports[stuck] = endsReport{Stuck: 1}
 		if got := s.AllEnded(); got != want {
 			t.Errorf("where a process of agent %d does not end: all have ended is %t", stuck, got)
+		}
+	}
+}
+
+// The verdict of workers that were told to end says if none of them had given a sign of life for a minute, or for a third of the round.
+func TestStopOfSilentRanksSaysThatTheyMayHang(t *testing.T) {
+	const m, s = time.Minute, time.Second
+	for name, test := range map[string]struct {
+		lasted time.Duration
+		silent []time.Duration
+		exit   int
+		want   string // "": nothing is said
+	}{
+		"most of a short job":         {m, []time.Duration{55 * s, 58 * s}, 1, "for 55s: the run may hang"},
+		"a minute of a long job":      {600 * m, []time.Duration{m, 2 * m}, 1, "for 1m0s: the run may hang"},
+		"one node's ranks only":       {m, []time.Duration{55 * s, s}, 1, ""},
+		"a short time":                {20 * s, []time.Duration{10 * s, 10 * s}, 1, ""},
+		"a report is missing":         {m, []time.Duration{55 * s}, 1, ""},
+		"they are not watched":        {m, []time.Duration{0, 0}, 1, ""},
+		"one wakes up and saves":      {m, []time.Duration{55 * s, 55 * s}, 75, ""},
+		"they wake up and all finish": {m, []time.Duration{55 * s, 55 * s}, 0, ""},
+	} {
+		layout := &rendezvous.Layout{World: 1, Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}}
+		sup := &Supervisor{cfg: one(nil), round: &round{layout: layout}, reports: map[int]endsReport{}}
+		for i, silent := range test.silent {
+			sup.reports[i] = endsReport{Silent: silent}
+		}
+		deaths := []blame.Death{{Exit: test.exit, Stopping: true, Ended: test.lasted}}
+		v, _ := sup.accountInterrupted(rundir.Verdict{Cause: causeCancelled, Signal: 15, Message: "told to stop"}, deaths, countEnds(deaths))
+		if test.want == "" && strings.Contains(v.Message, "hang") || !strings.Contains(v.Message, test.want) {
+			t.Errorf("%s: %q, want %q", name, v.Message, test.want)
 		}
 	}
 }

@@ -89,6 +89,9 @@ func (w *Watch) Observe(now time.Time, samples []Sample) bool {
 	return w.silence >= w.timeout
 }
 
+// Silence is how long no worker had given a sign of life at the last observation.
+func (w *Watch) Silence() time.Duration { return w.silence }
+
 // Quiet lists the workers that have not ended, those that have been silent longest first. Of workers that fell silent between the
 // same two observations, stopped ones come first.
 func (w *Watch) Quiet() []Quiet {
