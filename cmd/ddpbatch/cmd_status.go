@@ -194,14 +194,14 @@ func shortNumber(x *float64) string {
 }
 
 // reasonOf says how the job's newest attempt ended, and what follows. If neither is known it returns Slurm's reason. For a running job it
-// names the ranks that are slower than the others.
+// names the ranks that are slower than the others or, if there are none, says why the attempt before ended.
 func reasonOf(r *runview.RunStatus) string {
 	ending := r.Ending()
 	if len(r.Stragglers) > 0 && r.Next == "" && r.State == "RUNNING" {
 		return text.Few(r.Stragglers, 2)
 	}
 	if ending == "" || r.Next == "" {
-		return cmp.Or(ending, r.Next, r.Reason)
+		return cmp.Or(ending, r.Next, r.Reason, r.Before())
 	}
 	return ending + "; " + r.Next
 }

@@ -81,6 +81,14 @@ func (row *RunStatus) Ending() string {
 	return sentence + row.failure(row.Next)
 }
 
+// Before says why the attempt before the one that runs ended: "attempt 1: timeout". It returns "" if no attempt runs, or if it is the first.
+func (row *RunStatus) Before() string {
+	if row.State != "RUNNING" || row.Exit != nil || row.before == "" {
+		return ""
+	}
+	return fmt.Sprintf("attempt %d: %s", row.Attempt-1, row.before)
+}
+
 // failure returns what follows the first sentence of a verdict: the error of the rank that failed first, and what to do about it, unless
 // said says that.
 func (row *RunStatus) failure(said string) (text string) {

@@ -71,6 +71,7 @@ type RunStatus struct {
 	Simulated  bool   `json:"-"` // by a process that is alive
 	unbegun    bool   // an element that has not begun in its present job
 	waits      bool   // its newest job has not begun an attempt
+	before     string // why the attempt before the newest ended; empty: not known
 	givenUp    bool   // so that a request to be restarted is not granted
 	Expected   bool   `json:"-"` // according to its ledger, Slurm will start a job of it, or of an element
 	Reported   bool   `json:"-"` // Slurm has reported its state
@@ -294,6 +295,10 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 	begun := ""
 	for _, event := range history {
 		switch event.Event {
+		case rundir.EventEnd:
+			if event.Attempt == row.Attempt-1 {
+				row.before = event.Cause
+			}
 		case rundir.EventRestart:
 			row.Restarts++
 		case rundir.EventRequeue:

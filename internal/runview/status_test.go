@@ -121,6 +121,31 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 	}
 }
 
+// While a later attempt runs, the status says why the one before it ended.
+func TestStatusOfALaterAttemptSaysWhyTheOneBeforeEnded(t *testing.T) {
+	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	p.Must(run.SetJobID("12"))
+	begin := func() {
+		n, err := run.ClaimAttempt()
+		p.Must(err)
+		p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "12"}))
+	}
+	want := func(want string) {
+		t.Helper()
+		p.QueueOf(run, "12 RUNNING")
+		if row, err := viewerOf(p).Status(t.Context(), run); err != nil || row.Before() != want {
+			t.Errorf("%q, %v, want %q", row.Before(), err, want)
+		}
+	}
+	begin()
+	want("")
+	v := rundir.Verdict{Attempt: 1, JobID: "12", Cause: "timeout", Exit: 143, Message: "the time limit came", Time: time.Now()}
+	p.Must(errors.Join(run.WriteVerdict(v), run.Append(v.Event())))
+	want("") // its own end is shown
+	begin()
+	want("attempt 1: timeout")
+}
+
 // A job that ended badly and could write nothing into its run directory: status and submit --wait say what may be wrong.
 func TestSilentJobIsExplained(t *testing.T) {
 	crashed := rundir.Verdict{Cause: "crash", Exit: 7, Message: "rank 0 exited with code 7"}
