@@ -108,6 +108,21 @@ func TestPageOfAnyRun(t *testing.T) {
 	}
 }
 
+// The head of the page says how the run ended as REASON of status does, with the exception and what to do.
+func TestHeadHasTheException(t *testing.T) {
+	world, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	must(t, run.SetJobID("12"))
+	_, err := run.ClaimAttempt()
+	must(t, err)
+	must(t, run.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 1, Time: noon, Error: "MemoryError",
+		Message: "rank 2 on n2 exited with code 1; its last words are in /runs/n2.2.err", Advice: "ask for more"}))
+	world.QueueOf(run, "12 FAILED NonZeroExitCode")
+	const want = "<p>rank 2 on n2 exited with code 1: MemoryError (hint: ask for more)</p>"
+	if _, page := pageOf(t, world, run); !strings.Contains(page, want) {
+		t.Errorf("the page does not say %q:\n%s", want, page[strings.Index(page, "<body>"):])
+	}
+}
+
 const hostile = `</text></svg></pre><script>alert("x")</script><img src=x onerror=alert(1)>`
 
 // TestPageIsHarmless: whatever names and messages the files of a run hold, they are text in the page.
