@@ -165,6 +165,9 @@ func (r *reportText) quote(heading string, lines []string) {
 	}
 }
 
+// noticeable is the least time by which a rank must have ended before the named one to need an explanation.
+const noticeable = 50 * time.Millisecond
+
 // endedBefore explains why the named rank is not the one that ended first.
 func (r *reportText) endedBefore(deaths []Death, chosen int) {
 	earliest := chosen
@@ -173,7 +176,7 @@ func (r *reportText) endedBefore(deaths []Death, chosen int) {
 			earliest = i
 		}
 	}
-	if earliest == chosen {
+	if earliest == chosen || deaths[chosen].Ended-deaths[earliest].Ended < noticeable {
 		return
 	}
 	why := "but something came before it"

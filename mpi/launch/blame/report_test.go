@@ -197,6 +197,11 @@ rank 3 on n1 exited with code 1, 7.0 s after the start
   its last lines:
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 `},
+		"one was told to, at the same time": {
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7)}, {Rank: 1, Host: "n1", Signal: term, Stopping: true, Ended: sec(6.98)}}, "", `
+rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
+1 rank followed: 1
+`},
 		"nobody": {[]Death{{}}, "", `
 no rank failed
 `},
