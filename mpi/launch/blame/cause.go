@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // Class is where a cause lies.
@@ -41,6 +42,9 @@ type Finding struct {
 
 const maxFound = 500 // runes of Finding.Error
 
+// killAdvice is for a rank that KILL ended, without a known cause.
+const killAdvice = "memory may have run out: ask for more (slurm.mem), or use fewer data workers; sacct -j JOB shows OUT_OF_MEMORY if so"
+
 // Find finds out why a rank failed. The result is zero for a rank that ended well, asked to be started again, or obeyed a stop.
 func Find(d Death) Finding {
 	judged := evidenceOf(d)
@@ -59,6 +63,9 @@ func Find(d Death) Finding {
 	if ok {
 		found.KnownCause = match.cause(d)
 		found.Error = cmp.Or(found.Error, clean(match.line, maxFound))
+	}
+	if !ok && d.Signal == int(syscall.SIGKILL) && judged == firstHand { // where there is no memory cgroup, nothing counts such kills
+		found.Advice = killAdvice
 	}
 	if judged < victim && (found.Class == Program || found.Class == "" && isSlip(found.Error)) {
 		found.Trace = words.trace

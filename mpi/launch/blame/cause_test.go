@@ -176,6 +176,15 @@ func TestFindOfOtherEnds(t *testing.T) {
 	}
 }
 
+// A rank that KILL ended may have run out of memory, though nothing has counted that, unless its agent killed it.
+func TestAdviceForARankThatWasKilled(t *testing.T) {
+	for advice, d := range map[string]Death{killAdvice: {Signal: kill}, "": {Signal: kill, Stopping: true}} {
+		if got := Find(d); got.Advice != advice || got.Name != "" || got.Final || got.Class != "" {
+			t.Errorf("%+v: %+v", d, got)
+		}
+	}
+}
+
 // A missing module's advice names the interpreter, where it is known.
 func TestAdviceNamesPython(t *testing.T) {
 	d := Death{Exit: 1, Tail: raised("ModuleNotFoundError: No module named 'torch.utils'")}

@@ -48,8 +48,8 @@ func TestStopOfSilentRanksSaysThatTheyMayHang(t *testing.T) {
 		exit   int
 		want   string // "": nothing is said
 	}{
-		"most of a short job":         {m, []time.Duration{55 * s, 58 * s}, 1, "for 55s: the run may hang"},
-		"a minute of a long job":      {600 * m, []time.Duration{m, 2 * m}, 1, "for 1m0s: the run may hang"},
+		"most of a short job":         {m, []time.Duration{55 * s, 58 * s}, 1, "for at least 55s: the run may hang"},
+		"a minute of a long job":      {600 * m, []time.Duration{m, 2 * m}, 1, "for at least 1m0s: the run may hang"},
 		"one node's ranks only":       {m, []time.Duration{55 * s, s}, 1, ""},
 		"a short time":                {20 * s, []time.Duration{10 * s, 10 * s}, 1, ""},
 		"a report is missing":         {m, []time.Duration{55 * s}, 1, ""},
