@@ -83,6 +83,9 @@ func (a *Attempt) reportWhatFollows(ctx context.Context, w Ending, err error, co
 	case errors.Is(err, rundir.ErrSuperseded):
 		return err
 	case w.Decision.Action == recovery.GiveUp:
+		if w.Verdict.Final || w.Verdict.Trace != "" { // a fault of the job or of its program
+			resume = submission.CorrectHint(run)
+		}
 		fmt.Fprintf(e.Err, "ddpbatch: not started again: %s; %s\n", w.Decision.Why, resume)
 		a.Link.cancelLater(ctx, e, "the run is given up")
 		return &exit.Error{Code: exit.GivenUp(w.Verdict.Exit), Err: err}

@@ -130,6 +130,31 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 	}
 }
 
+// The log says how to continue a run that is given up, and what to do if it needs more time.
+func TestAttemptEndSaysHowToContinue(t *testing.T) {
+	// The path of the run is between the two parts.
+	const correct, after = "; to continue: correct it, then ddpbatch resume ", " (with --set KEY=VALUE for what job.toml says), or submit anew\n"
+	for name, test := range map[string]struct {
+		v             rundir.Verdict
+		facts         string
+		before, after string
+	}{
+		"a fault of the job": {rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Advice: "install x"}, "RUNNING Reason=None", correct, after},
+		"a bug":              {rundir.Verdict{Cause: "crash", Exit: 1, Trace: "00ff"}, "RUNNING Reason=None", correct, after},
+		"a crash":            {rundir.Verdict{Cause: "crash", Exit: 1}, "RUNNING Reason=None", "; to continue: ddpbatch resume ", "\n"},
+		"the time limit": {rundir.Verdict{Cause: "cancelled", Exit: 143}, "COMPLETING Reason=TimeLimit",
+			"ddpbatch: if the job needs more time: ddpbatch resume RUN --set slurm.time=", "TIME"},
+	} {
+		p := newPretendSlurm(t)
+		run, e := p.begun("", test.v)
+		p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, test.facts, 0, "(null)"))
+		err := e.end(t, run, SrunEnd{Code: test.v.Exit})
+		if _, said, ok := strings.Cut(e.Err.String(), test.before); !ok || !strings.Contains(said, test.after) {
+			t.Errorf("%s: %v, and the log\n%s", name, err, e.Err)
+		}
+	}
+}
+
 // Slurm 25.11 reports a node that failed while it ends the job, which is in the queue again by then (Restarts=1); sinfo may not know of
 // one, as the node may be up again.
 func TestAttemptEndKnowsAFailedNode(t *testing.T) {

@@ -125,6 +125,13 @@ func ResumeHint(run *rundir.Dir) string {
 	return "to continue: ddpbatch resume " + slurm.ShellQuote(run.Path())
 }
 
+// CorrectHint is ResumeHint for a run that ends in the same way again until a person corrects something. It says how, because resume does
+// not read the job file again.
+func CorrectHint(run *rundir.Dir) string {
+	return "to continue: correct it, then ddpbatch resume " + slurm.ShellQuote(run.Path()) +
+		" (with --set KEY=VALUE for what job.toml says), or submit anew"
+}
+
 // ResumeCommand returns the command that continues a run, from any directory.
 func ResumeCommand(run *rundir.Dir, sets ...string) string {
 	words := []string{run.Binary(), "resume", run.Path()}
