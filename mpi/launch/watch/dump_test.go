@@ -151,6 +151,13 @@ func TestDumpHasPythonStacks(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, len(text))
 		}
 	}
+	for spy, want := range map[string]bool{"": true, program(t, "echo stacks"): false} {
+		var out bytes.Buffer
+		err := Dumper{PySpy: spy}.Look(t.Context(), p.Pid(), &out)
+		if said := strings.HasSuffix(out.String(), "(no Python stacks: py-spy is not in the rank's PATH)\n"); err != nil || said != want {
+			t.Errorf("with py-spy %q: %v\n%s", spy, err, out.String())
+		}
+	}
 	if text := dump(t, Dumper{PySpy: "/nonexistent/py-spy"}, p); !strings.Contains(text, "no such file") {
 		t.Errorf("without py-spy: %s", text)
 	}

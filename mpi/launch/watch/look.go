@@ -31,9 +31,12 @@ func (d Dumper) Look(ctx context.Context, pid int, w io.Writer) error {
 		_, err = io.WriteString(w, text)
 		left -= len(text)
 	}
+	python := false
 	for _, r := range relatives[:min(maxProcesses, len(relatives))] {
 		say("process %d, %q, child of %d: %s\n%s", r.PID, r.Name, r.Parent, stateText(r.State), threadsText(r.PID))
-		if d.PySpy != "" && isPython(r.PID) && !stopped(r.State) {
+		isPython := isPython(r.PID)
+		python = python || isPython
+		if d.PySpy != "" && isPython && !stopped(r.State) {
 			if ctx.Err() == nil {
 				say("%s", d.pySpy(ctx, r.PID))
 			} else {
@@ -43,6 +46,9 @@ func (d Dumper) Look(ctx context.Context, pid int, w io.Writer) error {
 	}
 	if rest := len(relatives) - maxProcesses; rest > 0 {
 		say("(%d more processes are left out)\n", rest)
+	}
+	if python && d.PySpy == "" {
+		say("(no Python stacks: py-spy is not in the rank's PATH)\n")
 	}
 	return err
 }
