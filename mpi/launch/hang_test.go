@@ -86,6 +86,9 @@ func TestHungGoProgramLeavesItsStacks(t *testing.T) {
 	if strings.Contains(v.Report, "goroutine") || strings.Contains(v.Report, "| rip ") || !strings.Contains(v.Report, "the last word") {
 		t.Errorf("report is\n%s", v.Report)
 	}
+	if text := w.log.String(); strings.Count(text, "ddpbatch asks the ranks for their stacks") != 1 {
+		t.Errorf("the agent's log is\n%s", text)
+	}
 	if text := w.logOf("n1", 0, "err"); !strings.Contains(text, "SIGQUIT") || !strings.Contains(text, "launch.workerMain") {
 		t.Errorf("it left\n%s", text)
 	}

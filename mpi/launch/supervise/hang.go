@@ -249,6 +249,10 @@ func (s *Supervisor) dumpStacks() {
 			waiting = append(waiting, w)
 		}
 	}
+	if len(waiting) > 0 {
+		s.cfg.Log.Warn("the run hangs, so ddpbatch asks the ranks for their stacks: a line \"Fatal Python error: Aborted\" is an answer",
+			"ranks", len(waiting))
+	}
 	dumper := s.cfg.dumper()
 	all := make(chan []stacks, 1)
 	s.dumped = all
