@@ -133,13 +133,15 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 // The log says how to continue a run that is given up, and what to do if it needs more time.
 func TestAttemptEndSaysHowToContinue(t *testing.T) {
 	// The path of the run is between the two parts.
-	const correct, after = "; to continue: correct it, then ddpbatch resume ", " (with --set KEY=VALUE for what job.toml says), or submit anew\n"
+	const correct = "; to continue: correct it, then ddpbatch resume "
+	const after = " (with --set KEY=VALUE for what job.toml says), or submit anew\n"
 	for name, test := range map[string]struct {
 		v             rundir.Verdict
 		facts         string
 		before, after string
 	}{
-		"a fault of the job": {rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Advice: "install x"}, "RUNNING Reason=None", correct, after},
+		"a fault of the job": {rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Advice: "install x"}, "RUNNING Reason=None", correct,
+			after},
 		"a bug":              {rundir.Verdict{Cause: "crash", Exit: 1, Trace: "00ff"}, "RUNNING Reason=None", correct, after},
 		"a crash":            {rundir.Verdict{Cause: "crash", Exit: 1}, "RUNNING Reason=None", "; to continue: ddpbatch resume ", "\n"},
 		"the time limit": {rundir.Verdict{Cause: "cancelled", Exit: 143}, "COMPLETING Reason=TimeLimit",

@@ -81,7 +81,7 @@ func (row *RunStatus) Ending() string {
 	return sentence + row.failure(row.Next)
 }
 
-// Before says why the attempt before the one that runs ended: "attempt 1: timeout". It returns "" if no attempt runs, or if it is the first.
+// Before says why the attempt before the one that runs ended: "attempt 1: timeout". It returns "" if no attempt runs, or only the first.
 func (row *RunStatus) Before() string {
 	if row.State != "RUNNING" || row.Exit != nil || row.before == "" {
 		return ""

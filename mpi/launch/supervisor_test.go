@@ -85,7 +85,8 @@ func TestLostPeerThatSaysNothing(t *testing.T) {
 	if v.FirstRank != 1 || v.Exit != 3 {
 		t.Errorf("verdict is %+v", v)
 	}
-	if want := "it only lost a peer, and rank 0 reported no error: "; !strings.HasPrefix(v.Advice, want) || !strings.Contains(v.Report, want) {
+	const want = "it only lost a peer, and rank 0 reported no error: "
+	if !strings.HasPrefix(v.Advice, want) || !strings.Contains(v.Report, want) {
 		t.Errorf("advice is %q, and the report\n%s", v.Advice, v.Report)
 	}
 	w.noneWasKilled(v)

@@ -121,7 +121,8 @@ func LostPeer(deaths []Death, chosen int) (text string, known bool) {
 	case len(before) > 0:
 		ago := since(lost.Ended - last(before).Ended)
 		if len(before) == 1 {
-			return fmt.Sprintf("it only lost a peer: rank %d had ended with 0, %s before; did it have less data?", before[0].Rank, ago), true
+			return fmt.Sprintf("it only lost a peer: rank %d had ended with 0, %s before; did it have less data?", before[0].Rank,
+				ago), true
 		}
 		return fmt.Sprintf("it only lost a peer: ranks %s had ended with 0, the last of them %s before; did they have less data?",
 			rangesOf(before), ago), true

@@ -187,8 +187,8 @@ func TestRefineReadsSlurm25_11(t *testing.T) {
 	}
 }
 
-// If the time limit came before the workers had saved, the advice begins with the time limit. If they were warned, it ends with the key that
-// gives them more time to save.
+// If the time limit came before the workers had saved, the advice begins with the time limit. If they were warned, it ends with the
+// key that gives them more time to save.
 func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}

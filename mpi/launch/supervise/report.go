@@ -220,8 +220,8 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 	case all.saved > 0:
 		v.Saved, v.Exit, v.Requeue = true, exit.Requeue, true
 	case all.clean < world && s.mayHang(deaths):
-		v.Message += fmt.Sprintf("; no rank had given a sign of life for at least %v: the run may hang (with a shorter launch.hang, the report shows "+
-			"where each rank stands)", span(s.silence()))
+		v.Message += fmt.Sprintf("; no rank had given a sign of life for at least %v: the run may hang (with a shorter launch.hang, "+
+			"the report shows where each rank stands)", span(s.silence()))
 	case all.clean == world:
 		v.Saved = true
 		if v.Signal == int(syscall.SIGTERM) { // 0 means finished, after a warning too; Ctrl-C is a person's cancel
