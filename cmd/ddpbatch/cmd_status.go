@@ -322,5 +322,9 @@ func (e *env) indexRun(run *rundir.Dir) {
 func (e *env) viewer() *runview.Viewer {
 	return &runview.Viewer{
 		Slurm: e.submitEnv().Slurm, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log(),
+		Elsewhere: func() []*rundir.Dir {
+			runs, _ := e.index().Runs(e.Now()) // it only completes a message
+			return runs
+		},
 	}
 }

@@ -2,6 +2,7 @@ package runview
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ import (
 func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 	run, err := v.find(runs, name)
 	if err != nil {
-		return nil, "", &usage.Error{Message: ExplainElement(v.From, err).Error()}
+		return nil, "", &usage.Error{Message: ExplainElement(v.From, err).Error() + v.elsewhere(name, err)}
 	}
 	if !run.IsOwn() && !v.isThere(name) {
 		v.Log.Warn("this is the run of another user", "name", name, "run", v.From.Short(run.Path()), "user", run.Owner())
@@ -76,6 +77,20 @@ func (v *Viewer) find(runs, name string) (*rundir.Dir, error) {
 		}
 	}
 	return run, err
+}
+
+// elsewhere completes the message that no run here has the job ID name, if runs in other folders have it.
+func (v *Viewer) elsewhere(name string, err error) string {
+	if !errors.Is(err, rundir.ErrNotFound) || !rundir.IsJobID(name) || v.Elsewhere == nil {
+		return ""
+	}
+	array, _, _ := strings.Cut(name, "_")
+	for _, run := range v.Elsewhere() {
+		if id, err := NewestJob(run); err == nil && (id == name || id == array) {
+			return fmt.Sprintf("; a job %s is in %s (ddpbatch status --all shows your runs of all folders)", name, v.From.Short(run.Path()))
+		}
+	}
+	return ""
 }
 
 // isPath reports whether name is a path, and not the plain name of a job or a run.

@@ -21,11 +21,12 @@ import (
 
 // Viewer reads runs and shows them.
 type Viewer struct {
-	Slurm    *slurm.Client
-	Now      func() time.Time
-	From     text.Dir  // the user's directory: paths are shown relative to it
-	Out, Err io.Writer // logs, and messages about them
-	Log      *slog.Logger
+	Slurm     *slurm.Client
+	Now       func() time.Time
+	From      text.Dir  // the user's directory: paths are shown relative to it
+	Out, Err  io.Writer // logs, and messages about them
+	Log       *slog.Logger
+	Elsewhere func() []*rundir.Dir // the user's runs in all folders; may be nil
 }
 
 // RunStatus is a row of status. Its JSON names are a contract (docs/cli/status.md).
