@@ -192,10 +192,12 @@ func TestChoose(t *testing.T) {
 			{Exit: 11, Ended: sec(6), Tail: []string{"ddpbatch: a shard is corrupt"}}}, 1},
 		"a Go program": {[]Death{{Exit: 2, Ended: sec(6), Tail: []string{"panic: index out of range [3]", "", "goroutine 1 [running]:"}},
 			{Exit: 1, Ended: sec(5), Tail: []string{"read tcp 10.0.0.1:5: connection reset by peer"}}}, 0},
+
 		"the peer was told to stop": {[]Death{{Signal: term, Ended: sec(8), Stopping: true},
 			{Exit: 1, Ended: sec(6), Tail: raised(gone)}, {Exit: 1, Ended: sec(5), Tail: raised(reset)}}, 2},
 		"the peer ends well later": {[]Death{{Ended: sec(7)}, {Exit: 1, Ended: sec(6), Tail: raised(gone)}}, 1},
-		"all lost a peer":          {[]Death{{Exit: 1, Ended: sec(6), Tail: raised(gone)}, {Exit: 1, Ended: sec(5), Tail: raised(reset)}}, 1},
+
+		"all lost a peer": {[]Death{{Exit: 1, Ended: sec(6), Tail: raised(gone)}, {Exit: 1, Ended: sec(5), Tail: raised(reset)}}, 1},
 
 		"what NCCL says on its second line": {[]Death{
 			{Signal: abrt, Ended: sec(5), Tail: []string{"  what():  NCCL error in: ../ProcessGroupNCCL.cpp:1269, NCCL version 2.18.1",

@@ -63,8 +63,8 @@ func TestStopOfSilentRanksSaysThatTheyMayHang(t *testing.T) {
 			sup.reports[i] = endsReport{Silent: silent}
 		}
 		deaths := []blame.Death{{Exit: test.exit, Stopping: true, Ended: test.lasted}}
-		told := rundir.Verdict{Cause: causeCancelled, Signal: 15, Message: "told to stop"}
-		v, _ := sup.accountInterrupted(told, deaths, countEnds(deaths))
+		interrupted := rundir.Verdict{Cause: causeCancelled, Signal: 15, Message: "told to stop"}
+		v, _ := sup.accountInterrupted(interrupted, deaths, countEnds(deaths))
 		if test.want == "" && strings.Contains(v.Message, "hang") || !strings.Contains(v.Message, test.want) {
 			t.Errorf("%s: %q, want %q", name, v.Message, test.want)
 		}
