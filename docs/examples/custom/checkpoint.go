@@ -103,8 +103,15 @@ func (s *saver) read(ctx context.Context) (int64, error) {
 	return state.Step, nil
 }
 
-// stopRequested reports whether this rank is asked to save and stop. ddpbatch creates the file when the job is about to end.
+// terminated holds a signal once this rank has got TERM, which Slurm sends at a preemption and at a cancel. See main.
+var terminated = make(chan os.Signal, 1)
+
+// stopRequested reports whether this rank is asked to save and stop: by TERM, or by the file that ddpbatch creates when the job is about to
+// end.
 func stopRequested() bool {
+	if len(terminated) > 0 {
+		return true
+	}
 	path := os.Getenv("DDPBATCH_STOP_FILE")
 	if path == "" {
 		return false

@@ -119,6 +119,15 @@ func TestStoppedJobGoesOn(t *testing.T) {
 	}
 }
 
+// A preemption sends only TERM: then the ranks save, too, long before the first checkpoint that is due, and exit with 75.
+func TestPreemptedRanksSave(t *testing.T) {
+	t.Parallel()
+	output, err := start(t, ddpbatch, "simulate", "--nodes", "2", "--nproc-per-node", "1", "--fault", "term@step=10", "--", custom)
+	if err != nil || !strings.Contains(output, "the job was preempted, and the workers saved: requeue 1") || !lastLine.MatchString(output) {
+		t.Errorf("%v:\n%s", err, output)
+	}
+}
+
 // Within a job the example says how far it has come, to the last step, and in which attempt.
 func TestStatusKnowsTheLastStep(t *testing.T) {
 	t.Parallel()
