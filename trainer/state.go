@@ -184,9 +184,9 @@ func (t *trainer) savedArrays() []distributed.Array {
 			a.value = make([]float32, len(a.value))
 			t.hookCopies[name] = a.value
 		}
-		list = append(list, distributed.Array{
-			Name: a.Name, DType: "float32", Shape: a.Shape, Data: bytesOf(a.value), Replicated: a.owner == ownedByAll,
-		})
+		array := distributed.Float32(a.Name, a.Shape, a.value)
+		array.Replicated = a.owner == ownedByAll
+		list = append(list, array)
 	}
 	return list
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"unsafe"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/vfs"
@@ -76,11 +77,20 @@ type Array struct {
 	Name  string // 1 to 256 bytes of UTF-8 without control characters
 	DType string // as checkpoint.Tensor has it: "float32", "bfloat16", "int64", ...
 	Shape []int  // empty: a scalar
-	// Data is the live memory, row-major and little-endian. The Saver reads it only inside Save, and never writes it.
+	// Data is the live memory, row-major and little-endian. The Saver reads it only inside Save, and never writes it. A copy would save
+	// the same values again and again: see Float32.
 	Data []byte
 	// Replicated says that every rank that lists the name holds the same bytes, so that these ranks divide the writing.
 	// Otherwise exactly one rank lists it.
 	Replicated bool
+}
+
+// Float32 returns an Array of values. It is not a copy: its Data is the memory of values, which must stay where it is while the Saver
+// lives. Data may also be read into, as a checkpoint.Target. It is little-endian on all machines on which ranks can form a group (see
+// mpi.Init).
+func Float32(name string, shape []int, values []float32) Array {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+	return Array{Name: name, DType: "float32", Shape: shape, Data: data}
 }
 
 // Options configure a Saver. These must be the same on all ranks: Async, Delta, Errors, and whether Local, Peers and Check are set. The
