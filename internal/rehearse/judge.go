@@ -68,16 +68,19 @@ type finding struct {
 	advice   string   // appended to what; may be empty
 }
 
-// compare compares the ends of two runs: their newest checkpoints, or the files that the user names.
+// compare compares the ends of two runs: their newest checkpoints, or the files that the user names. Checkpoints of a command that uses
+// package checkpoint cannot be compared as files, because the names and the manifests of each save are its own.
 func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) {
-	if !a.Job.Builtin() || len(r.Patterns) > 0 {
+	if len(r.Patterns) > 0 {
 		return r.compareFiles(ctx, a.Run, b.Run)
 	}
 	x, err := newest(ctx, r.Env.Log, a)
-	if err != nil {
+	switch {
+	case err != nil:
 		return finding{}, err
-	}
-	if x == nil {
+	case x == nil && !a.Job.Builtin():
+		return r.compareFiles(ctx, a.Run, b.Run)
+	case x == nil:
 		return finding{what: "the job saved no checkpoint; see checkpoint.every_steps"}, nil
 	}
 	defer x.Close()

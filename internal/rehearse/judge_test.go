@@ -8,9 +8,12 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/internal/vfs"
+	"ddpbatch/mpi/launch"
 )
 
 // TestLinksAreComparedByTheirTarget: a link is compared by what it leads to, and one that leads nowhere by where it leads,
@@ -43,6 +46,38 @@ func TestLinksAreComparedByTheirTarget(t *testing.T) {
 		if f.compared != 6 || !slices.Equal(f.differ, want) {
 			t.Errorf("%s: %d compared, %q; want 6 and %q", name, f.compared, f.differ, want)
 		}
+	}
+}
+
+// TestCommandsOwnCheckpointsAreCompared: of a command that saves with package checkpoint, what the last checkpoints hold is compared. Their
+// files differ in any case.
+func TestCommandsOwnCheckpointsAreCompared(t *testing.T) {
+	job := &jobfile.Job{Launch: launch.Config{Command: []string{"./custom"}}}
+	save := func(attempt int, values ...float32) Outcome {
+		t.Helper()
+		run := fakeslurm.Run(t, "")
+		dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{Run: "custom", Attempt: attempt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range values {
+			w := checkpoint.Float32Tensor("w", []int{1}, values[i:i+1])
+			state := &checkpoint.State{Step: int64(i), World: 1, Tensors: []checkpoint.Tensor{w}}
+			if _, err := dir.Save(t.Context(), state); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return Outcome{Run: run, Job: job}
+	}
+	r := &Rehearsal{}
+	f, err := r.compare(t.Context(), save(1, 1, 2), save(2, 3, 2))
+	if err != nil || f.compared != 1 || len(f.differ) > 0 {
+		t.Errorf("%+v, %v; want the last checkpoints to be equal", f, err)
+	}
+	f, err = r.compare(t.Context(), save(1, 1, 2), save(2, 1, 3))
+	want := []string{"tensor w (float32): 1 of 1 elements differ, by 1 at most"}
+	if err != nil || !slices.Equal(f.differ, want) {
+		t.Errorf("%+v, %v; want %q", f, err, want)
 	}
 }
 
