@@ -120,7 +120,7 @@ func TestDocShowsThisCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("*")
+	files, err := filepath.Glob("*.*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +139,34 @@ func TestDocShowsThisCode(t *testing.T) {
 	for _, block := range blocks {
 		if !strings.Contains(all.String(), withoutIndent(block[1]+"\n")) {
 			t.Errorf("docs/go-trainer.md shows code that is in no file of this folder:\n%s", block[1])
+		}
+	}
+}
+
+// A module of the reader's own cannot have the tests that import internal packages. docs/go-trainer.md removes those, and no others, and
+// builds the program that job.toml runs.
+func TestDocMakesAModule(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "go-trainer.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := "\nrm"
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\n\t\"ddpbatch/internal/") {
+			line += " " + path
+		}
+	}
+	for _, want := range []string{line + "\n", "\nCGO_ENABLED=0 go build -o custom . && go test .\n"} {
+		if !strings.Contains(string(doc), want) {
+			t.Errorf("docs/go-trainer.md has no line %q", want)
 		}
 	}
 }
