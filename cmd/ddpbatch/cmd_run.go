@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -29,9 +31,11 @@ import (
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/torchrun"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
 	"ddpbatch/slurm/pmi2"
 )
 
@@ -300,6 +304,9 @@ func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
 	if w.command, err = o.Argv(e.get("PYTHON_EXEC")); err != nil {
 		return nil, err
 	}
+	if err := refuseProgram(e, o.PythonScript()); err != nil {
+		return nil, err
+	}
 	path := e.get("DDPBATCH_RUN_DIR")
 	switch {
 	case w.command == nil && path == "":
@@ -311,6 +318,29 @@ func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
 	}
 	w.nproc = o.NprocOf(w.launch.NprocPerNode)
 	return w, nil
+}
+
+// refuseProgram returns an error if Python would be given a program in the place of a script, because -- was left out. Python would only
+// find a syntax error in it. With a PYTHON_EXEC that may be right.
+func refuseProgram(e *env, script string) error {
+	if script == "" || e.get("PYTHON_EXEC") != "" {
+		return nil
+	}
+	f, _, err := vfs.OpenRegular(e.abs(script))
+	if err != nil {
+		return nil // Python reports it
+	}
+	defer f.Close()
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := io.ReadFull(f, magic); err != nil || string(magic) != elf.ELFMAG {
+		return nil
+	}
+	program := script
+	if !strings.Contains(program, "/") {
+		program = "./" + program // a command without a slash is looked up in PATH
+	}
+	return &usage.Error{Message: fmt.Sprintf("%q is a program, not a Python script", script),
+		Hint: "write -- before it: ddpbatch run ... -- " + slurm.ShellJoin([]string{program})}
 }
 
 // fromRun takes everything from the run directory's spec.

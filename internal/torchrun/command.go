@@ -43,6 +43,14 @@ func (o *Options) Argv(python string) ([]string, error) {
 	return slices.Concat(command, arguments), nil
 }
 
+// PythonScript returns the file that Python is to run, or "" if the command is something else.
+func (o *Options) PythonScript() string {
+	if len(o.Command) == 0 || o.Module || !o.RunPath && (o.NoPython || o.Dashed) {
+		return ""
+	}
+	return o.Command[0]
+}
+
 // meantPython reports whether a script follows --. torchrun would run it with Python, but here it is run as it is.
 func (o *Options) meantPython() bool {
 	return o.Dashed && !o.Module && !o.RunPath && !o.NoPython && len(o.Command) > 0 &&
