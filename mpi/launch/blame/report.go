@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	reportWidth = 100 // runes of a line
-	reportLines = 20  // of the first rank's output, or of its traceback
-	pathRunes   = 4096
+	reportWidth   = 100                       // runes of a line
+	quoteWidth    = reportWidth - len("  | ") // runes of a rank's own line
+	lastLineWidth = 300                       // runes of its last line, which is wrapped
+	reportLines   = 20                        // of the first rank's output, or of its traceback
+	pathRunes     = 4096
 )
 
 // Report describes for a person, on one screen, how a round ended: who failed first, why, when, its last lines, where the rest of
@@ -162,6 +164,10 @@ func (r *reportText) quote(heading string, lines []string) {
 	}
 	r.line("  ", heading)
 	for _, line := range lines {
+		if len([]rune(line)) > quoteWidth {
+			r.paragraph("  | ", line, 4)
+			continue
+		}
 		r.line("  | ", line)
 	}
 }
@@ -250,11 +256,16 @@ func shownWords(d Death, most int) []string {
 	return lines
 }
 
-// lastLines returns at most the given number of last lines. It drops empty lines around them, and merges those between them.
+// lastLines returns at most the given number of last lines. It drops empty lines around them, and merges those between them. It cuts long
+// lines, the last one later than the others: that is usually the error, and what it says may come at its end.
 func lastLines(tail []string, most int) []string {
 	var lines []string // the last one first
 	for i := len(tail) - 1; i >= 0 && len(lines) < most; i-- {
-		line := clean(tail[i], reportWidth)
+		width := quoteWidth
+		if len(lines) == 0 {
+			width = lastLineWidth
+		}
+		line := clean(tail[i], width)
 		if line == "" && (len(lines) == 0 || lines[len(lines)-1] == "") {
 			continue
 		}

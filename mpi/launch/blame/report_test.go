@@ -263,6 +263,21 @@ func TestReportIsBounded(t *testing.T) {
 	}
 }
 
+// The last line is shown whole, up to 300 characters, because its end may be what matters. Others are cut.
+func TestLastLineIsWhole(t *testing.T) {
+	last := `time=10:00:00 level=ERROR msg="training failed" err="step 7: all-reduce #41: rank 3: no progress for 20s: it has not ` +
+		`entered this call; the last one that it completed is broadcast #40"`
+	got := Report([]Death{{Host: "n1", Exit: 1, Tail: []string{last + " earlier", last}}}, 0, "")
+	checkReport(t, got)
+	want := `  | time=10:00:00 level=ERROR msg="training failed" err="step 7: all-reduce #41: rank 3: no progr...
+  | time=10:00:00 level=ERROR msg="training failed" err="step 7: all-reduce #41: rank 3: no progress
+    for 20s: it has not entered this call; the last one that it completed is broadcast #40"
+`
+	if !strings.HasSuffix(got, want) {
+		t.Errorf("got\n%swant at its end\n%s", got, want)
+	}
+}
+
 func FuzzReport(f *testing.F) {
 	f.Add("n1", "ValueError: x\r\x1b[0m", "oom", "/a/b", "next\nline", 1, 0)
 	f.Add("\xff", "Traceback (most recent call last):\n  File\nE: x\n\x1b", "\u202e", "\x00", "", 0, 11)
