@@ -202,6 +202,9 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	_, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
 	switch {
 	case code == 0:
+		if _, element := s.run.Index(); err == nil && !element && !s.job.Builtin() { // the built-in trainer has said where it is
+			fmt.Fprintf(s.e.Err, "run directory: %s\n", s.e.Short(s.run.Path()))
+		}
 		return err
 	case v.Saved && s.job.Builtin(): // rank 0 has said how to continue
 	case byHand || v.Saved || w.Decision.Action == recovery.EndLink:

@@ -17,6 +17,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/text"
 )
 
 // The programs under test: this one, and ddpbatch, which starts several of it.
@@ -52,7 +53,7 @@ func start(t *testing.T, words ...string) (output string, err error) {
 	return string(out), err
 }
 
-var lastLine = regexp.MustCompile(`(?m)(\d+) ranks \| accuracy ([0-9.]+) %$`)
+var lastLine = regexp.MustCompile(`(?m)(\d+ ranks?) \| accuracy ([0-9.]+) %$`)
 
 // learns checks that ranks have learned the spirals together, and that one of them has said so. Chance is 33 %.
 func learns(t *testing.T, ranks int, output string, err error) {
@@ -61,7 +62,7 @@ func learns(t *testing.T, ranks int, output string, err error) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v, %d last lines:\n%s", err, len(found), output)
 	}
-	if accuracy, _ := strconv.ParseFloat(found[0][2], 64); found[0][1] != strconv.Itoa(ranks) || accuracy < 90 {
+	if accuracy, _ := strconv.ParseFloat(found[0][2], 64); found[0][1] != text.Plural(ranks, "rank") || accuracy < 90 {
 		t.Errorf("%d ranks: %s", ranks, found[0][0])
 	}
 	if n := strings.Count(output, "epoch  0 |"); n != 1 {

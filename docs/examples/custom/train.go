@@ -140,7 +140,11 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	if err != nil || comm.Rank() != 0 {
 		return err
 	}
-	fmt.Printf("%d ranks | accuracy %.1f %%\n", comm.Size(), 100*right)
+	ranks := "1 rank"
+	if comm.Size() > 1 {
+		ranks = fmt.Sprintf("%d ranks", comm.Size())
+	}
+	fmt.Printf("%s | accuracy %.1f %%\n", ranks, 100*right)
 	return save(o.save, model)
 }
 
