@@ -131,5 +131,5 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 	if row := array.status(); row.State != "COMPLETED" || row.Attempt != 2 || row.Message != "all 5 elements are done" {
 		t.Errorf("status after all have run: %+v", row)
 	}
-	says(0, "array is finished\n", "resume", id)
+	says(0, "array is finished; to run it again ", "resume", id)
 }

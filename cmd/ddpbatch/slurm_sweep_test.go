@@ -60,7 +60,7 @@ mode = "zip"
 	if element := c.find(newest + "_2").status(); element.State != "COMPLETED" || element.Job != newest+"_2" {
 		t.Errorf("status of the element in its second job: %+v", element)
 	}
-	if out := c.ok("ddpbatch", "resume", id).stdout; out != "sweep is finished\n" {
+	if out := c.ok("ddpbatch", "resume", id).stdout; !strings.HasPrefix(out, "sweep is finished; to run it again ") {
 		t.Errorf("resume of the whole: %s", out)
 	}
 }

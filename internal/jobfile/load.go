@@ -250,3 +250,6 @@ func SetKey(set string) string {
 	key, _, _ := strings.Cut(set, "=")
 	return strings.TrimSpace(key)
 }
+
+// IsKey reports whether a job file may have the dotted key, or a table of that name.
+func IsKey(key string) bool { return nodeOf(strings.Split(key, ".")) != nil }

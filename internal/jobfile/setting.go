@@ -116,6 +116,12 @@ func (s Setting) Redacted() Setting {
 	return s
 }
 
+// CommandSet returns the argument of --set that sets the job's command, without what may be secret.
+func (j *Job) CommandSet() string {
+	value, _ := tomlValue(redact.Words(j.Launch.Command)) // text can always be written
+	return "launch.command=" + value
+}
+
 // redactTables returns a list of tables without what may be secret.
 func redactTables(tables []map[string]any) []map[string]any {
 	shown := make([]map[string]any, len(tables))

@@ -12,17 +12,46 @@ import (
 	"ddpbatch/slurm"
 )
 
-// moreToDo reports whether sets may give a finished run something to do: that is, whether they change what is trained or run, and not only
-// where.
+// moreToDo reports whether sets may give a finished run something to do: that is, whether they change what is trained or which program
+// runs, and not only where or how. An unknown key counts, because the error about it comes later.
 func moreToDo(run *rundir.Dir, sets []string) bool {
 	job, err := jobfile.OfRun(run)
 	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
-		table, _, _ := strings.Cut(jobfile.SetKey(set), ".")
-		if job.Builtin() {
+		key := jobfile.SetKey(set)
+		table, _, _ := strings.Cut(key, ".")
+		switch {
+		case !jobfile.IsKey(key):
+			return true
+		case job.Builtin():
 			return table == "train"
 		}
-		return !slices.Contains([]string{"slurm", "setup", "requeue", "checkpoint", "sweep"}, table)
+		return slices.Contains([]string{"launch", "launch.command", "workdir"}, key) || table == "container"
 	}))
+}
+
+// checkIdle rejects keys of [train] for a run of a command, which does not read them. path is the run as a user would type it.
+func checkIdle(run *rundir.Dir, path string, sets []string) error {
+	job, err := jobfile.OfRun(run)
+	if err != nil || job.Builtin() {
+		return err
+	}
+	for _, set := range sets {
+		key := jobfile.SetKey(set)
+		if table, rest, _ := strings.Cut(key, "."); table != "train" || rest == "evaluate" || strings.HasPrefix(rest, "evaluate.") {
+			continue // "ckpt prune" reads train.evaluate
+		}
+		return &usage.Error{
+			Message: fmt.Sprintf("--set %s has no effect: the run is of a command, and [train] is for the built-in trainer",
+				redact.Text(key)),
+			Hint: "give the program other arguments: " + otherArguments(job, path),
+		}
+	}
+	return nil
+}
+
+// otherArguments returns the resume that runs the job's command again, for a user to edit.
+func otherArguments(job *jobfile.Job, path string) string {
+	return "ddpbatch resume " + slurm.ShellQuote(path) + " --set " + slurm.ShellQuote(job.CommandSet())
 }
 
 // describeFinished says that a run has nothing left to do, and how to continue it all the same. words, the arguments after --, are an
@@ -32,7 +61,7 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 	if err != nil {
 		return "", err
 	}
-	hint := ""
+	hint := "; to run it again with other arguments: " + otherArguments(job, path)
 	if job.Builtin() {
 		m, err := trainedSoFar(run)
 		if err != nil {
@@ -50,7 +79,8 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 		hint = fmt.Sprintf("; to train further: ddpbatch resume %s --set %s", slurm.ShellQuote(path), strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {
-		return "", usage.Errorf("%s is finished, so %q has no effect%s", job.Name, redact.Text(words[0]), hint)
+		what := map[string]string{"slurm": " (words after -- go to sbatch)", "simulate": " (words after -- are flags of simulate)"}
+		return "", usage.Errorf("%s is finished, so %q has no effect%s%s", job.Name, redact.Text(words[0]), what[run.Spec().Kind], hint)
 	}
 	if len(sets) > 0 {
 		hint = fmt.Sprintf(", and --set %s gives it nothing more to do%s", redact.Text(sets[0]), hint)

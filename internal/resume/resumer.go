@@ -56,6 +56,9 @@ func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, 
 		return "", err
 	}
 	path := r.View.From.Short(run.Path())
+	if err := checkIdle(run, path, r.Sets); err != nil {
+		return "", err
+	}
 	switch {
 	case !row.Ended:
 		return "", notEnded(row.StillOpen(), row.Job)

@@ -64,6 +64,7 @@ func (w *world) resumer(sets, words []string) *Resumer {
 }
 
 func TestCheckSaysWhatForbidsAResume(t *testing.T) {
+	const again = `; to run it again with other arguments: ddpbatch resume RUN --set 'launch.command=["true"]'`
 	for name, test := range map[string]struct {
 		done        bool     // job 12 has done all
 		lost        bool     // there was a submission since, of which nobody recorded what came of it
@@ -84,22 +85,39 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 		"lost, and no answer":      {lost: true, says: "cannot reach"},
 		"lost, and Slurm has none": {lost: true, queue: []string{"12 FAILED"}},
 
-		"finished":                {done: true, queue: []string{"12 COMPLETED"}, finished: "x is finished"},
+		"finished":                {done: true, queue: []string{"12 COMPLETED"}, finished: "x is finished" + again},
 		"finished, and no answer": {done: true, says: "cannot reach"},
 		"finished, another runs": {done: true, queue: []string{"12 COMPLETED", "13 RUNNING"},
 			says: "job 13 is still RUNNING", misused: true},
 		"finished, and more to do": {done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.command=[\"false\"]"}},
 		"finished, and words": {
-			done: true, queue: []string{"12 COMPLETED"}, words: []string{"--qos=x"}, says: "\"--qos=x\" has no effect", misused: true,
+			done: true, queue: []string{"12 COMPLETED"}, words: []string{"--qos=x"}, misused: true,
+			says: "\"--qos=x\" has no effect (words after -- go to sbatch)" + again,
 		},
 		"finished, and nothing to do": {
 			done: true, queue: []string{"12 COMPLETED"}, sets: []string{"slurm.nodes=2"},
-			finished: "x is finished, and --set slurm.nodes=2 gives it nothing more to do",
+			finished: "x is finished, and --set slurm.nodes=2 gives it nothing more to do" + again,
 		},
+		"finished, and how failures are treated": {
+			done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.max_restarts=2", "launch.hang=5m", "mpi.timeout=5m"},
+			finished: "x is finished, and --set launch.max_restarts=2 gives it nothing more to do" + again,
+		},
+		"finished, and a misspelled key": { // the error follows
+			done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.comand=[\"false\"]"},
+		},
+		"finished, and the other kind's key": {
+			done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.command=[\"a\"]", "train.epochs=6"}, misused: true,
+			says: "--set train.epochs has no effect: the run is of a command, and [train] is for the built-in trainer; " +
+				"give the program other arguments: ddpbatch resume RUN --set 'launch.command=[\"true\"]'",
+		},
+		"the other kind's key": {
+			queue: []string{}, sets: []string{"train.epochs=6"}, misused: true, says: "--set train.epochs has no effect",
+		},
+		"read of a command": {queue: []string{}, sets: []string{"train.evaluate.metric=loss"}},
 
 		"anew, and some elements alone": {
 			queue: []string{"12 FAILED"}, sets: []string{"checkpoint.resume=never"}, words: []string{"--array=1"},
-			says: "for one element: ddpbatch resume x-", misused: true,
+			says: "for one element: ddpbatch resume RUN", misused: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +141,8 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 			if err != nil {
 				said = err.Error()
 			}
+			named := strings.NewReplacer(filepath.Base(w.run.Path()), "RUN")
+			finished, said = named.Replace(finished), named.Replace(said)
 			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // each has an exit code of its own
 			if want := test.queue == nil || test.none; unknown != want {
 				t.Errorf("error %q, and that Slurm cannot be asked: %v", said, unknown)
