@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -63,7 +64,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	}
 	r := &resume.Resumer{
 		Env: e.submitEnv(), View: e.viewer(), Sets: o.sets, Words: o.rest,
-		Warn: func(warnings []jobfile.Fault) { warn(e, warnings) },
+		Warn: func(warnings []jobfile.Fault) { warn(e, markEarlier(warnings, o.sets)) },
 		Write: func(run *rundir.Dir, job *jobfile.Job, words []string) error {
 			return writeScript(run, job, run.Spec().Template, words)
 		},
@@ -107,6 +108,18 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
+}
+
+// markEarlier marks the warnings about settings that are not among sets: they were given at submit, or to an earlier resume.
+func markEarlier(warnings []jobfile.Fault, sets []string) []jobfile.Fault {
+	marked := slices.Clone(warnings)
+	for i := range marked {
+		key, isSet := strings.CutPrefix(marked[i].File, "--set ")
+		if isSet && !slices.ContainsFunc(sets, func(set string) bool { return jobfile.SetKey(set) == key }) {
+			marked[i].File += " (given earlier)"
+		}
+	}
+	return marked
 }
 
 // noteChanged says that the job file is not read again, if it has changed since the run was made. A simulated command has none.

@@ -86,7 +86,7 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 		child := n.child(name)
 		switch {
 		case child == nil:
-			c.fault(where, sub, "%s", unknown(n, sub, values[name]))
+			c.fault(where, sub, "%s", unknown(n, sub, values[name], !c.job.Builtin()))
 		case !child.appliesTo(kind):
 			c.fault(where, sub, "%s is not a key of kind %q, only of %s", sub, kind, words.Choice(child.kinds))
 		case name != "kind" || n.kind == nil: // otherwise it was read already
@@ -189,8 +189,9 @@ func below(key toml.Key, name string) toml.Key {
 	return append(slices.Clip(key), name)
 }
 
-// unknown returns a message that the last name of key is not a key of table n, and what may have been meant.
-func unknown(n *node, key toml.Key, v any) string {
+// unknown returns a message that the last name of key is not a key of table n, and what may have been meant. If the job is known to run a
+// command, that is not a key of [train].
+func unknown(n *node, key toml.Key, v any, isCommand bool) string {
 	table, name := key[:len(key)-1], key[len(key)-1]
 	what := "key " + key.String()
 	if _, isTable := v.(map[string]any); isTable {
@@ -205,6 +206,9 @@ func unknown(n *node, key toml.Key, v any) string {
 	}
 	var meant []string
 	home, elsewhere := schema().find(name)
+	if isCommand && elsewhere != nil && home[0] == "train" {
+		elsewhere = nil
+	}
 	// A key of that very name elsewhere is likelier than one here that only resembles it, but for "node" in place of "nodes".
 	near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys)))
 	if near != "" && (elsewhere == nil || strings.HasPrefix(near, name) || strings.HasPrefix(name, near)) {

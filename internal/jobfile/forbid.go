@@ -73,7 +73,7 @@ func (c *checker) readForbidden(written, key toml.Key, table map[string]any, at 
 func unknownIn(key toml.Key) string {
 	for i := range key {
 		if nodeOf(key[:i+1]) == nil {
-			return unknown(nodeOf(key[:i]), key[:i+1], nil)
+			return unknown(nodeOf(key[:i]), key[:i+1], nil, false)
 		}
 	}
 	return ""

@@ -134,7 +134,7 @@ func findSwept(path toml.Key) (toml.Key, *node, error) {
 			if i == 0 {
 				err = meantSwept(strings.Join(path, "."))
 			}
-			return path, nil, cmp.Or(err, errors.New(unknown(n, path[:i+1], nil)))
+			return path, nil, cmp.Or(err, errors.New(unknown(n, path[:i+1], nil, false)))
 		}
 		n = child
 	}
