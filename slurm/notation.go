@@ -161,7 +161,7 @@ func parseSeconds(s string) (uint64, error) {
 			return 0, errors.New("it is longer than Slurm can hold; write UNLIMITED for no limit")
 		}
 		if err != nil {
-			return 0, fmt.Errorf("%s is not a number; write minutes, hh:mm:ss or d-hh:mm:ss", clip(field))
+			return 0, fmt.Errorf("%s is not a number; write %s", clip(field), asTime(s))
 		}
 		total += n * units[i] // 31 bits times 86,400, four times: far below 64 bits
 	}
@@ -169,6 +169,18 @@ func parseSeconds(s string) (uint64, error) {
 		return 0, errors.New("it is longer than Slurm can hold; write UNLIMITED for no limit")
 	}
 	return total, nil
+}
+
+// asTime returns how Slurm writes a duration such as "5m", or the forms of times in general.
+func asTime(s string) string {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil || d <= 0:
+		return "minutes, hh:mm:ss or d-hh:mm:ss"
+	case d%time.Minute == 0:
+		return fmt.Sprintf(`"%d" (minutes) or "%s"`, d/time.Minute, FormatTime(d))
+	}
+	return strconv.Quote(FormatTime(d))
 }
 
 // timeUnits returns the seconds in one unit of each field: the clock's fields from left to right, and then the

@@ -46,8 +46,8 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 	// what exceeds the partition's limits is reported with its place; Slurm would queue it and never start it
 	for _, command := range [][]string{{"check", "--slurm"}, {"submit", "--test-only"}} {
 		out := c.run("ddpbatch", append(command, job, "--set", "slurm.nodes=1000", "--set", "slurm.gpus_per_node=77")...)
-		for _, want := range []string{"--set slurm.nodes: slurm.nodes: the job asks for 1000 nodes",
-			"--set slurm.gpus_per_node: slurm.gpus_per_node: the job asks for 77 GPUs per node"} {
+		for _, want := range []string{"--set slurm.nodes: the job asks for 1000 nodes",
+			"--set slurm.gpus_per_node: the job asks for 77 GPUs per node"} {
 			if !strings.Contains(out.stderr, want) {
 				t.Errorf("%s without %q: %v", command, want, out)
 			}

@@ -141,10 +141,19 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 		}
 		c.table(n, key, values, at)
 	} else if err := n.read(c.job, key, v); err != nil && (at.text == "" || n.read(c.job, key, at.text) != nil) {
-		c.fault(at, key, "%s", err)
+		c.fault(at, key, "%s%s", err, quoteItems(err, v, at))
 		return false
 	}
 	return true
+}
+
+// quoteItems says, after "; ", how to write a list, if err is about an override that was meant as one but is not TOML.
+func quoteItems(err error, v any, at *position) string {
+	text, isText := v.(string)
+	if isText && at.text == text && strings.HasPrefix(text, "[") && strings.Contains(err.Error(), " list") {
+		return `; in a list text needs quotes, which the shell must not remove: --set 'launch.command=["python3", "train.py"]'`
+	}
+	return ""
 }
 
 // missing adds the fault that a table lacks a key.
@@ -189,6 +198,9 @@ func below(key toml.Key, name string) toml.Key {
 	return append(slices.Clip(key), name)
 }
 
+// maxMeant is how many keys that begin with an unknown one are shown.
+const maxMeant = 4
+
 // unknown returns a message that the last name of key is not a key of table n, and what may have been meant. If the job is known to run a
 // command, that is not a key of [train].
 func unknown(n *node, key toml.Key, v any, isCommand bool) string {
@@ -210,7 +222,15 @@ func unknown(n *node, key toml.Key, v any, isCommand bool) string {
 		elsewhere = nil
 	}
 	// A key of that very name elsewhere is likelier than one here that only resembles it, but for "node" in place of "nodes".
-	near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys)))
+	names := slices.Sorted(maps.Keys(n.keys))
+	near := words.Nearest(name, names)
+	begun := slices.DeleteFunc(names, func(known string) bool { return !strings.HasPrefix(known, name+"_") })
+	if len(begun) > 0 && len(begun) <= maxMeant { // whole words of a key say more than a few edits of another
+		near = ""
+		for _, known := range begun {
+			meant = append(meant, n.keys[known].show(below(table, known)))
+		}
+	}
 	if near != "" && (elsewhere == nil || strings.HasPrefix(near, name) || strings.HasPrefix(name, near)) {
 		meant = append(meant, n.keys[near].show(below(table, near)))
 	}

@@ -64,7 +64,11 @@ func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 		{"after other letters", "é = 1\n", "job.toml:1:1: expected '.' or '=', but got 'é' instead"},
 		{"columns count characters", "workdir = \"é\" name = 1",
 			"job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
-		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
+		{"after a byte order mark", "\ufeffname = x",
+			"job.toml:1:8: expected value but found \"x\" instead; if the value is text, put it in quotes"},
+		{"without quotes", "name = \"x\"\n[slurm]\ntime = 5m\n",
+			"job.toml:3:9: expected a top-level item to end with a newline, comment, or EOF, but got 'm' instead; " +
+				"if the value is text, put it in quotes"},
 		{"another file", "root:x:0:0:root:/root:/bin/sh\n",
 			`job.toml:1:5: this is not a job file, which is written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" ` +
 				`writes one to start from`},
@@ -132,6 +136,14 @@ func TestBadKeysAreFaults(t *testing.T) {
 			`job.toml:3:1: unknown key slurm.node: did you mean slurm.nodes, or requeue.max.node?`,
 			`job.toml:4:1: unknown key slurm.epochs: did you mean train.epochs?`,
 		}},
+		{"the beginning of others", "name = \"x\"\n[slurm]\ncpus = 2\n[launch]\nmax = 3" + builtin, []string{
+			`job.toml:3:1: unknown key slurm.cpus: did you mean slurm.cpus_per_gpu, or slurm.cpus_per_task?`,
+			`job.toml:5:1: unknown key launch.max: did you mean launch.max_restarts, or [requeue.max]?`,
+		}},
+		{"a duration of other keys", "name = \"x\"\n[slurm]\ntime = \"5m\"\ntime_min = \"90s\"" + builtin, []string{
+			`job.toml:3:1: slurm.time: time "5m": "5m" is not a number; write "5" (minutes) or "00:05:00"`,
+			`job.toml:4:1: slurm.time_min: time "90s": "90s" is not a number; write "00:01:30"`,
+		}},
 		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
 			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, ` +
 				`keep_every, keep_last, keep_within, local, memory, replicate, resume`,
@@ -173,7 +185,11 @@ func TestFaultsOfSlurmHaveTheirPlace(t *testing.T) {
 			if err == nil {
 				t.Fatal("package slurm takes this")
 			}
-			checkFaults(t, "name = \"x\"\n[slurm]\n"+test.key+" = "+test.value+command, nil, "job.toml:3:1: "+err.Error())
+			said := err.Error()
+			if IsKey("slurm." + test.key) {
+				said = strings.Replace(said, "key "+test.key, "slurm."+test.key, 1)
+			}
+			checkFaults(t, "name = \"x\"\n[slurm]\n"+test.key+" = "+test.value+command, nil, "job.toml:3:1: "+said)
 		})
 	}
 }

@@ -42,7 +42,7 @@ func componentOf(j *Job) *Component {
 
 // componentOption reads one option of sbatch that a component sets for itself.
 func componentOption(j *Job, key toml.Key, v any) error {
-	o, err := slurm.ParseOption(key[len(key)-1], v)
+	o, err := parseOption(key, v)
 	if c := componentOf(j); err == nil && o.Name != "" {
 		c.Slurm.List = append(c.Slurm.List, o)
 	}

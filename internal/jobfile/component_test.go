@@ -67,13 +67,15 @@ func TestComponentFaults(t *testing.T) {
 		want []string
 	}{
 		{change(`partition = "fat"`, "partition = 3\ngress = 1"), []string{
-			`job.toml:8:1: key partition: write text in quotes`,
+			`job.toml:8:1: slurm.component.partition: write text in quotes`,
 			`job.toml:9:1: unknown key slurm.component.gress: did you mean slurm.component.gres?`}},
 		{change(`partition = "fat"`, `time = "1:00"`), []string{
 			`job.toml:8:1: key slurm.component.time: all components of a job share time: write it in [slurm]`}},
 		{change(`partition = "fat"`, `ntasks = 3`), []string{
 			`job.toml:8:1: key "ntasks": it does not belong in [slurm]: set launch.nproc_per_node and slurm.nodes`}},
-		{change("nodes = 2", `nodes = "1-2"`), []string{`job.toml:5:1: key nodes: write a whole number from 1, without quotes`}},
+		{change("nodes = 2", `nodes = "1-2"`), []string{
+			`job.toml:5:1: slurm.component.nodes: write a whole number from 1, without quotes`,
+		}},
 		{change("[[slurm.component]]", "[slurm.component]"), []string{
 			`job.toml:4:8: slurm.component must be tables, each below a [[slurm.component]], not a table`}},
 		{change("gpus_per_node = 1", `nodes = "1-2"`), []string{

@@ -80,8 +80,11 @@ type Fault struct {
 	Message string `json:"message"` // names the key, and says what to write instead
 }
 
-// String returns "job.toml:5:1: message", which editors and terminals turn into a link.
+// String returns "job.toml:5:1: message", which editors and terminals turn into a link. A key that --set names is not repeated.
 func (f Fault) String() string {
+	if f.Line == 0 && f.Key != "" && f.File == "--set "+f.Key {
+		return f.where() + ": " + strings.TrimPrefix(f.Message, f.Key+": ")
+	}
 	return f.where() + ": " + f.Message
 }
 
@@ -144,11 +147,25 @@ func (c *checker) syntax(err error) {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		if redact.Named(parse.LastKey) { // the message may quote the value
 			parse.Message = "the value of " + parse.LastKey + " is not TOML: write it in quotes"
+		} else if c.lacksQuotes(parse.Message, parse.Position.Start) {
+			parse.Message += "; if the value is text, put it in quotes"
 		}
 		c.fault(&position{offset: parse.Position.Start}, nil, format, parse.Message)
 		return
 	}
 	c.fault(&position{}, nil, format, err)
+}
+
+// lacksQuotes reports whether the parser's message about an offset may mean that a value has no quotes: the line has such a value.
+func (c *checker) lacksQuotes(message string, offset int) bool {
+	if !strings.HasPrefix(message, "expected value") && !strings.HasPrefix(message, "expected a top-level item to end") {
+		return false
+	}
+	before := c.src[:min(max(offset, 0), len(c.src))]
+	line, _, _ := strings.Cut(c.src[strings.LastIndexByte(before, '\n')+1:], "\n") // the whole line
+	_, value, found := strings.Cut(line, "=")
+	value = strings.TrimSpace(value)
+	return found && value != "" && !strings.ContainsRune("\"'[{#", rune(value[0]))
 }
 
 // likeTOML reports whether the source may be meant as TOML: the file's name does not say otherwise, and it has a table or a key.

@@ -268,11 +268,21 @@ func option(j *Job, key toml.Key, v any) error {
 		q.words, q.takes = slurm.OptionWords(key[len(key)-1]), slurm.OptionTakes(key[len(key)-1])
 		return nil
 	}
-	o, err := slurm.ParseOption(key[len(key)-1], v)
+	o, err := parseOption(key, v)
 	if err == nil && o.Name != "" {
 		j.Slurm.List = append(j.Slurm.List, o)
 	}
 	return err
+}
+
+// parseOption reads an option of sbatch. Its error names the key with its table.
+func parseOption(key toml.Key, v any) (slurm.Option, error) {
+	name := key[len(key)-1]
+	o, err := slurm.ParseOption(name, v)
+	if err != nil {
+		err = fmt.Errorf("%s: %s", key, strings.TrimPrefix(err.Error(), "key "+name+": "))
+	}
+	return o, err
 }
 
 // extra reads the words that sbatch is given as they are.
