@@ -279,6 +279,11 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, w
 	}
 	for _, known := range jobs {
 		if known.Stuck() {
+			if _, held := job.Slurm.Get("hold"); held && known.Reason == "JobHeldUser" {
+				fmt.Fprintf(e.Err, "ddpbatch: job %s is held, as slurm.hold says; to release it: scontrol%s release %s\n", id,
+					onCluster(run.Cluster()), id)
+				return
+			}
 			fmt.Fprintf(e.Err, "ddpbatch: job %s will not start in its present form: "+
 				"Slurm's reason is %s%s; see JOB REASON CODES in squeue(1); "+
 				"to cancel it: ddpbatch cancel %s\n", id, known.Reason, beyondLimits(ctx, e, job, words),
@@ -286,6 +291,14 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, w
 			return
 		}
 	}
+}
+
+// onCluster returns the option of Slurm's commands that names a cluster, after a blank, or "" for the default cluster.
+func onCluster(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return " -M " + slurm.ShellQuote(cluster)
 }
 
 // beyondLimits returns what check --slurm finds a job to ask for beyond the limits of its partition, each with "; " before it. It returns

@@ -49,6 +49,14 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
 		}
 	}
+	q.must(os.WriteFile(filepath.Join(parent, "held.toml"), []byte("name = \"x\"\nslurm.hold = true\n[launch]\ncommand = [\"true\"]\n"),
+		0o600))
+	q.says("reason", "JobHeldUser")
+	q.says("next", "502")
+	code, _, errs := q.run(parent, "submit", "held.toml")
+	if code != 0 || errs != "ddpbatch: job 502 is held, as slurm.hold says; to release it: scontrol release 502\n" {
+		t.Errorf("one that is to be held: %d, %q", code, errs)
+	}
 	q.says("reason", "Priority")
 	if code, _, errs := q.run(parent, "submit", "other.toml"); code != 0 || errs != "" {
 		t.Errorf("one that waits for its turn: %d, %q", code, errs)
