@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
 )
 
 func newConfigCommand(e *env) *cli.Command {
@@ -17,18 +20,20 @@ func newConfigCommand(e *env) *cli.Command {
 		Description: example("ddpbatch config show --origin", "ddpbatch config show job.toml --origin", "ddpbatch config path"),
 		Subcommands: []*cli.Command{
 			{
-				Name:        "show",
-				Usage:       "print the keys of the site's file, the user's file, a job and --set; later ones take precedence",
-				ArgsUsage:   "[JOB]",
-				Description: example("ddpbatch config show", "ddpbatch config show job.toml --set slurm.nodes=4 --origin"),
+				Name:      "show",
+				Usage:     "print the keys of the site's file, the user's file, a job and --set; later ones take precedence",
+				ArgsUsage: "[JOB | RUN]",
+				Description: example("ddpbatch config show", "ddpbatch config show job.toml --set slurm.nodes=4 --origin",
+					"ddpbatch config show 123"),
 				Flags: []cli.Flag{
-					setFlag(), &cli.BoolFlag{Name: "origin", Usage: "show the file and line of each value"}, jsonFlag(),
+					setFlag(), runDirFlag(), &cli.BoolFlag{Name: "origin", Usage: "show the file and line of each value"}, jsonFlag(),
 				},
 				Action: func(c *cli.Context) error {
 					if err := checkWords(c, 0, 1); err != nil {
 						return err
 					}
-					return runConfigShow(c.Context, e, c.Args().First(), c.StringSlice("set"), c.Bool("origin"), c.Bool("json"))
+					runs := func() string { return runsFolder(e, c) }
+					return runConfigShow(c.Context, e, c.Args().First(), runs, c.StringSlice("set"), c.Bool("origin"), c.Bool("json"))
 				},
 			},
 			{
@@ -47,8 +52,17 @@ func newConfigCommand(e *env) *cli.Command {
 	}
 }
 
-func runConfigShow(ctx context.Context, e *env, path string, sets []string, origins, asJSON bool) error {
-	settings, err := readSettings(ctx, e, path, sets)
+func runConfigShow(ctx context.Context, e *env, name string, runs func() string, sets []string, origins, asJSON bool) error {
+	run, err := runNamed(e, name, runs)
+	if err != nil {
+		return err
+	}
+	var settings []jobfile.Setting
+	if run != nil {
+		settings, err = settingsOfRun(ctx, e, run, sets)
+	} else {
+		settings, err = readSettings(ctx, e, name, sets)
+	}
 	if err != nil {
 		return err
 	}
@@ -59,6 +73,41 @@ func runConfigShow(ctx context.Context, e *env, path string, sets []string, orig
 		return printJSON(e, append([]jobfile.Setting{}, settings...)) // never null
 	}
 	return jobfile.WriteTOML(e.Out, settings, origins)
+}
+
+// runNamed returns the run that a name means, or nil if it means a job file: one that exists, or that is missing and no run either.
+func runNamed(e *env, name string, runs func() string) (*rundir.Dir, error) {
+	if name == "" {
+		return nil, nil
+	}
+	info, missing := os.Stat(e.abs(name))
+	if missing == nil && !info.IsDir() {
+		return nil, nil
+	}
+	run, _, err := e.viewer().Find(runs(), name)
+	if err != nil && missing != nil {
+		return nil, nil
+	}
+	return run, err
+}
+
+// settingsOfRun reads the keys of a run's job with the defaults that the run was submitted with, the --set of submit and of resumes, and
+// sets.
+func settingsOfRun(ctx context.Context, e *env, run *rundir.Dir, sets []string) ([]jobfile.Setting, error) {
+	if err := checkSets(e, sets); err != nil {
+		return nil, err
+	}
+	spec := run.Spec()
+	d, err := jobfile.RecordedDefaults(spec.Defaults)
+	if err != nil {
+		return nil, fmt.Errorf("read the defaults that the run was submitted with: %w", err)
+	}
+	text, err := jobfile.ReadText(ctx, run.JobFilePath())
+	if err != nil {
+		return nil, fmt.Errorf("read the run's job file: %w", err)
+	}
+	settings, _, err := d.JobSettings(e.short(run.JobFilePath()), filepath.Dir(spec.Source), text, slices.Concat(spec.Sets, sets))
+	return settings, err
 }
 
 // readSettings reads the keys of a job, or, without a job, those of the defaults and the overrides.
