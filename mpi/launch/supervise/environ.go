@@ -37,7 +37,7 @@ func workerEnviron(r *round, n rendezvous.RankNumbers, devices device.Share, fil
 			env = append(env, v.name+"="+v.value)
 		}
 	}
-	for _, v := range slices.Concat(defaults(devices), c.faultVariables(), r.socketVariables(n)) {
+	for _, v := range slices.Concat(defaults(devices), c.pythonVariables(), r.socketVariables(n)) {
 		if !has[v.name] {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -176,14 +176,19 @@ func defaults(devices device.Share) []variable {
 	}
 }
 
-// faultVariables make Python install its faulthandler, which writes the stacks of all threads when a signal ends a worker. They are
-// set if workers are watched for hangs, so that they can be asked for their stacks (watch.Dumper). The user's own setting, even an
-// empty one, is kept.
-func (c Config) faultVariables() []variable {
-	if c.Builtin || c.HangAfter <= 0 {
+// pythonVariables are for Python programs. Without PYTHONUNBUFFERED (torchrun's python -u), what a worker prints stays in a buffer of
+// 8 KiB: nobody sees it while the job runs, and it is lost if a signal kills the worker. If workers are watched for hangs, Python also
+// installs its faulthandler, which writes the stacks of all threads when a signal ends a worker, so that they can be asked for their
+// stacks (watch.Dumper). The user's own settings, even empty ones, are kept.
+func (c Config) pythonVariables() []variable {
+	if c.Builtin {
 		return nil
 	}
-	return []variable{number("PYTHONFAULTHANDLER", 1)}
+	list := []variable{number("PYTHONUNBUFFERED", 1)}
+	if c.HangAfter > 0 {
+		list = append(list, number("PYTHONFAULTHANDLER", 1))
+	}
+	return list
 }
 
 // socketVariables tell the libraries of a user's command which interface leads to the other nodes: that of the connection to the

@@ -40,7 +40,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 		"NODE_RANK": "1", "ROLE_NAME": "default", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "61002",
 		"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_RUN_ID": "job/7",
 		"TORCHELASTIC_ERROR_FILE": run + "/attempts/1/logs/n2.3.error.json", "TORCHELASTIC_USE_AGENT_STORE": "False",
-		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7",
+		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7", "PYTHONUNBUFFERED": "1",
 		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_METRICS_FILE": run + "/metrics.jsonl",
 		"DDPBATCH_STOP_FILE": run + "/attempts/1/stop", "DDPBATCH_ATTEMPT": "1",
 		// a path, which the user's own program may read
@@ -68,8 +68,12 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	want["PYTHONFAULTHANDLER"] = ""
 	delete(want, "X")
 	check("the user wants no faulthandler")
-	c.HangAfter, c.Env = 0, c.Env[:len(c.Env)-1]
+	c.HangAfter, c.Env[len(c.Env)-1] = 0, "PYTHONUNBUFFERED="
 	delete(want, "PYTHONFAULTHANDLER")
+	want["PYTHONUNBUFFERED"] = ""
+	check("the user wants buffered output")
+	c.Env = c.Env[:len(c.Env)-1]
+	delete(want, "PYTHONUNBUFFERED")
 
 	c.Builtin = true
 	maps.Copy(want, map[string]string{
