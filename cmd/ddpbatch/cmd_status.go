@@ -200,7 +200,7 @@ func reasonOf(r *runview.RunStatus) string {
 	if len(r.Stragglers) > 0 && r.Next == "" && r.State == "RUNNING" {
 		return text.Few(r.Stragglers, 2)
 	}
-	if ending == "" || r.Next == "" {
+	if ending == "" || r.Next == "" || ending == runview.SavedAndCanceled { // which says why nothing follows
 		return cmp.Or(ending, r.Next, r.Reason, r.Before())
 	}
 	return ending + "; " + r.Next

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -66,5 +68,30 @@ func TestFramesReadMetricsOnce(t *testing.T) {
 	}
 	if second := unknown(strings.Repeat("x", len(before)-1) + "\n"); second != 0 {
 		t.Errorf("the second frame has read again what the first had read: %v s are not known", second)
+	}
+}
+
+// TestReasonOfACancelSaysThatTheRanksSaved: what the agent was told, and that nothing follows, goes without saying then.
+func TestReasonOfACancelSaysThatTheRanksSaved(t *testing.T) {
+	for saved, want := range map[bool]string{
+		true:  "canceled; all ranks saved",
+		false: "the agent on n2 was told to stop by SIGTERM; not started again: the run was cancelled",
+	} {
+		run := fakeslurm.RunOf(t, "train", "/bin/true", "")
+		n := must(t, (*rundir.Dir).ClaimAttempt, run)
+		v := rundir.Verdict{Attempt: n, Cause: "cancelled", Exit: 75, Saved: saved, Message: "the agent on n2 was told to stop by SIGTERM"}
+		if err := errors.Join(run.WriteVerdict(v), run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventGiveUp, Attempt: n,
+			Detail: "the run was cancelled"})); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		s := statusShown{runs: t.TempDir(), names: []string{run.Path()}, accounts: new(goodput.Accounts)}
+		e := &env{Out: &out, Err: &errs, Dir: "/", Now: time.Now, Terminal: func(io.Writer) (int, bool) { return 0, false }}
+		if _, err := s.show(t.Context(), e); err != nil {
+			t.Fatal(err, errs.String())
+		}
+		if !strings.HasSuffix(out.String(), "\t"+want+"\n") {
+			t.Errorf("saved %t:\n%s\nwant %s", saved, out.String(), want)
+		}
 	}
 }

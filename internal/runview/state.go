@@ -27,25 +27,74 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		row.State, row.Ended = "RUNNING", false
 	case row.cancelled || row.dropped(jobs): // of a running array, Slurm forgets it at once
 		row.State, row.cancelled = "CANCELLED", true
+		if !row.isElement() {
+			row.Next = row.canceled(canceledBefore)
+			row.forgetWhatIsOlder()
+		}
 	case row.Exit == nil:
 		row.State = "UNKNOWN"
+		if row.submitted() && row.Next == "" && !row.isElement() {
+			row.Next = row.forgotten()
+		}
 	default:
 		row.State = stateOf(*row.Exit, row.saved, recovery.Cause(row.Cause))
-		if row.State == "COMPLETED" && row.waits { // it has more to do
+		if !row.waits || row.isElement() && row.State != "COMPLETED" {
+			return
+		}
+		row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
+			slurm.ShellQuote(row.run.Whole().Path())) + row.lastAttempt()
+		if row.State == "COMPLETED" { // it has more to do
 			row.forgetEnd()
 			row.State = "UNKNOWN"
-			row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
-				slurm.ShellQuote(row.run.Whole().Path()))
 		}
+	}
+}
+
+// Why a job that Slurm, or the ledger, calls canceled left nothing.
+const (
+	canceledWaiting = "canceled while it waited"
+	canceledBefore  = "canceled before an attempt began"
+	canceledAgain   = "canceled before it began again"
+)
+
+// canceled returns why, with how the last attempt ended if the job has begun none. A job that was requeued has its own.
+func (row *RunStatus) canceled(why string) string {
+	if why == canceledBefore && !row.waits && row.Attempt > 0 {
+		why = canceledAgain
+	}
+	return why + row.lastAttempt()
+}
+
+// forgotten says what can be known of a job that Slurm does not know any more, and that left no verdict.
+func (row *RunStatus) forgotten() string {
+	if row.Attempt > 0 && !row.waits {
+		return fmt.Sprintf("Slurm no longer knows job %s, and its attempt %d left no verdict: see ddpbatch logs %s", row.Job, row.Attempt,
+			row.logsName())
+	}
+	return fmt.Sprintf("Slurm no longer knows job %s, and it left no result: canceled before it began, or lost", row.Job)
+}
+
+// lastAttempt says how the attempt of an earlier job ended, to be added to what is known of the newest job, or "".
+func (row *RunStatus) lastAttempt() string {
+	sentence, _, _ := strings.Cut(row.Message, lastWords)
+	if !row.waits || sentence == "" || row.isElement() {
+		return ""
+	}
+	return fmt.Sprintf("; attempt %d, before it: %s", row.Attempt, sentence)
+}
+
+// forgetWhatIsOlder is forgetEnd for a job that has not begun.
+func (row *RunStatus) forgetWhatIsOlder() {
+	if row.waits || row.unbegun {
+		row.forgetEnd()
 	}
 }
 
 // takeState takes the state from what Slurm knows of the job. If the job has not begun, the results of the previous attempt are not its
 // end.
 func (row *RunStatus) takeState(job slurm.JobStatus) {
-	if row.waits || row.unbegun {
-		row.forgetEnd()
-	}
+	waited, notBegun := row.canceled(canceledWaiting), row.canceled(canceledBefore)
+	row.forgetWhatIsOlder()
 	row.Reported = true
 	row.State, row.Reason, row.Ended = job.State, job.Reason, job.Ended()
 	if ends := job.Ends(); !ends.IsZero() {
@@ -56,6 +105,13 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 	}
 	if strings.EqualFold(row.Reason, "none") {
 		row.Reason = ""
+	}
+	switch {
+	case row.State != "CANCELLED":
+	case row.Reason != "": // why it waited; Slurm leaves that as it is
+		row.Reason, row.Next = "", waited
+	case row.waits && !row.isElement():
+		row.Next = notBegun
 	}
 	if row.Ended && row.Next == "" {
 		row.Next = row.noVerdictHint()
@@ -71,11 +127,17 @@ func (row *RunStatus) forgetEnd() {
 // lastWords begins the part of a verdict's message that names the log of the rank that failed.
 const lastWords = "; its last words are in "
 
+// SavedAndCanceled is the ending of an attempt that a person canceled, and whose ranks saved before they stopped.
+const SavedAndCanceled = "canceled; all ranks saved"
+
 // Ending says how the newest attempt of the job ended: the first sentence of its verdict, the error of the rank that failed first, and what
 // to do about it, unless Next says that. It returns "" if the attempt has not ended, or if that is not known.
 func (row *RunStatus) Ending() string {
 	if row.VerdictJob != "" && !(slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob) { // an attempt of another job
 		return ""
+	}
+	if row.saved && recovery.Cause(row.Cause) == recovery.Cancelled {
+		return SavedAndCanceled
 	}
 	sentence, _, _ := strings.Cut(row.Message, lastWords)
 	return sentence + row.failure(row.Next)

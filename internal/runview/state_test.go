@@ -1,8 +1,12 @@
 package runview
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/mpi/launch/recovery"
 )
 
@@ -49,10 +53,84 @@ func TestEndingIsTheFirstSentenceAndTheError(t *testing.T) {
 		"an element": {RunStatus{Job: "12_3", VerdictJob: "12_3", Message: failed}, failed},
 		"an array": {RunStatus{Job: "12", Message: "1 of 2 elements are done; element 1: " + failed},
 			"1 of 2 elements are done; element 1: " + failed},
+		"canceled, and saved": {RunStatus{Job: "12", VerdictJob: "12", Message: "the agent on n2 was told to stop by SIGTERM", saved: true,
+			Cause: "cancelled"}, "canceled; all ranks saved"},
 		"of the job before it": {RunStatus{Job: "13", VerdictJob: "12", Message: failed, Error: "KeyError: 'lr'"}, ""},
 	} {
 		if got := test.row.Ending(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// TestCanceledWhileItWaitedIsNotUnknown: what a job was canceled before is in REASON, whether Slurm still knows the job or not. Slurm keeps
+// the reason for which it waited.
+func TestCanceledWhileItWaitedIsNotUnknown(t *testing.T) {
+	const waited, before = "canceled while it waited", "canceled before an attempt began"
+	const last = "; attempt 1, before it: all 2 ranks are done"
+	for name, test := range map[string]struct {
+		resumed, requeued, noted bool   // after a job 12 that was done; job 12 waits again; with ddpbatch cancel
+		queue                    string // what Slurm knows; empty: nothing
+		state, next              string
+	}{
+		"known":                   {noted: true, queue: "CANCELLED Priority", state: "CANCELLED", next: waited},
+		"known, without a reason": {noted: true, queue: "CANCELLED", state: "CANCELLED", next: before},
+		"known, by scancel":       {queue: "CANCELLED Priority", state: "CANCELLED", next: waited},
+		"waits":                   {queue: "PENDING Priority", state: "PENDING"},
+		"forgotten":               {noted: true, state: "CANCELLED", next: before},
+		"forgotten, by scancel": {state: "UNKNOWN",
+			next: "Slurm no longer knows job 12, and it left no result: canceled before it began, or lost"},
+		"resumed, known":     {resumed: true, noted: true, queue: "CANCELLED Resources", state: "CANCELLED", next: waited + last},
+		"resumed, forgotten": {resumed: true, noted: true, state: "CANCELLED", next: before + last},
+		"resumed, forgotten, by scancel": {resumed: true, state: "UNKNOWN",
+			next: "job 13 has left nothing, and Slurm does not know it: ddpbatch resume RUN" + last},
+		"requeued, known":     {requeued: true, noted: true, queue: "CANCELLED BeginTime", state: "CANCELLED", next: waited},
+		"requeued, forgotten": {requeued: true, noted: true, state: "CANCELLED", next: "canceled before it began again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+			p.WithoutAccounting()
+			note := func(event rundir.Event) {
+				t.Helper()
+				event.Time = time.Now()
+				p.Must(run.Append(event))
+			}
+			job := "12"
+			note(rundir.Event{Event: rundir.EventSubmit, Detail: "job 12"})
+			if test.resumed || test.requeued {
+				n, err := run.ClaimAttempt()
+				p.Must(err)
+				note(rundir.Event{Event: rundir.EventBegin, Attempt: n, Job: "12"})
+				v := rundir.Verdict{Attempt: n, JobID: "12", Cause: "done", Message: "all 2 ranks are done", Time: time.Now()}
+				if test.requeued {
+					v.Cause, v.Exit, v.Message = "timeout", 75, "all ranks saved"
+				}
+				p.Must(run.WriteVerdict(v))
+				note(v.Event())
+			}
+			if test.requeued {
+				note(rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Detail: "the time limit"})
+			}
+			if test.resumed {
+				job = "13"
+				note(rundir.Event{Event: rundir.EventResume, Detail: "job 13"})
+			}
+			p.Must(run.SetJobID(job))
+			if test.noted {
+				note(rundir.Event{Event: rundir.EventCancel, Job: job, Detail: "job " + job})
+			}
+			p.QueueOf(run)
+			if test.queue != "" {
+				p.QueueOf(run, job+" "+test.queue)
+			}
+			row, err := viewerOf(p).Status(t.Context(), run)
+			next := strings.ReplaceAll(row.Next, run.Path(), "RUN")
+			if err != nil || row.State != test.state || next != test.next || row.Ended != (test.state != "PENDING") {
+				t.Errorf("%s: %q, want %s: %q (%+v, %v)", row.State, next, test.state, test.next, row, err)
+			}
+			if row.Ended && row.Reason != "" {
+				t.Errorf("it has ended, and waits for %s", row.Reason)
+			}
+		})
 	}
 }

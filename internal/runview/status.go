@@ -68,7 +68,7 @@ type RunStatus struct {
 	Failed     error  `json:"-"` // why the run could not be read
 	Ended      bool   `json:"-"` // it will not continue by itself
 	saved      bool   // the newest attempt saved before it ended
-	cancelled  bool   // by a user, before it began
+	cancelled  bool   // by a user, before it began, or before it began again after a requeue
 	Simulated  bool   `json:"-"` // by a process that is alive
 	unbegun    bool   // an element that has not begun in its present job
 	waits      bool   // its newest job has not begun an attempt
@@ -293,7 +293,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 	if err != nil {
 		return
 	}
-	begun := ""
+	begun, requeued := "", false
 	for _, event := range history {
 		switch event.Event {
 		case rundir.EventEnd:
@@ -304,11 +304,11 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 			row.Restarts++
 		case rundir.EventRequeue:
 			row.Requeues++
-			row.Expected = true
+			row.Expected, requeued = true, true
 			row.Next = "starts again: " + event.Detail
 		case rundir.EventRefused:
 			row.Requeues--
-			row.Expected = false
+			row.Expected, requeued = false, false
 			row.Next = "Slurm did not requeue it: " + event.Detail
 		case rundir.EventGiveUp:
 			row.Next, row.Expected = "not started again: "+event.Detail, false
@@ -319,6 +319,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 			row.Expected = false
 		case rundir.EventBegin:
 			row.Next, row.givenUp, begun, row.waits, row.Expected = "", false, event.Job, false, false
+			requeued = false
 			row.Link, row.Links = event.Link, event.Links
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp, row.Expected = "", false, !isArray(run)
@@ -329,6 +330,8 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger says the rest
 		row.Next, row.unbegun = "", true
+		row.cancelled = cancelledBefore(history, row.Job)
+	} else if (row.waits || requeued) && run.Spec().Kind == "slurm" {
 		row.cancelled = cancelledBefore(history, row.Job)
 	}
 }
