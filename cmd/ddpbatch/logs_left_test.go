@@ -58,11 +58,23 @@ func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 // TestInterruptEndsTheWaitAndNotTheJob is the same for submit and resume, which wait by one way, with --wait and with
 // --follow. From another folder than that of the runs the job is named by its run directory.
 func TestInterruptEndsTheWaitAndNotTheJob(t *testing.T) {
-	for name, follow := range map[string]bool{"--wait": false, "--follow": true} {
+	for name, test := range map[string]struct {
+		follow           bool
+		state            string
+		first, afterward string
+	}{
+		"--wait":                {false, "RUNNING", "", "keeps running"},
+		"--follow":              {true, "RUNNING", "", "keeps running"},
+		"--wait in the queue":   {false, "PENDING Priority", "job 12 waits (Priority)\n", "stays in the queue"},
+		"--follow in the queue": {true, "PENDING", "job 12 waits\n", "stays in the queue"},
+	} {
+		follow := test.follow
 		t.Run(name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), attemptRun(t, "")
 			e, _, _ := p.env(0, 0)
-			p.QueueOf(run, "12 RUNNING")
+			var errs lockedBuffer
+			e.Err = &errs
+			p.QueueOf(run, "12 "+test.state)
 			if err := run.SetJobID("12"); err != nil {
 				t.Fatal(err)
 			}
@@ -70,11 +82,15 @@ func TestInterruptEndsTheWaitAndNotTheJob(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- afterSubmit(ctx, e, run, "12", !follow, follow) }()
 			eventually(t, time.Minute, "Slurm was asked", func() bool {
-				return slices.ContainsFunc(p.calls(), func(call string) bool { return strings.HasPrefix(call, "squeue") })
+				return errs.String() == test.first &&
+					slices.ContainsFunc(p.calls(), func(call string) bool { return strings.HasPrefix(call, "squeue") })
 			})
 			stop(launch.SignalError{Sig: syscall.SIGINT})
 			err := <-done
-			if want := "job 12 keeps running\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " +
+			if errs.String() != test.first {
+				t.Errorf("it says %q at first, want %q", errs.String(), test.first)
+			}
+			if want := "job 12 " + test.afterward + "\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " +
 				run.Path(); exitCode(err) != exit.Interrupted || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}

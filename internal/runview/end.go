@@ -39,13 +39,15 @@ func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
 	return v.untilEnd(ctx, run, id, tail.copy)
 }
 
-// untilEnd calls each repeatedly until the job has ended. Its error has the job's exit code.
+// untilEnd calls each repeatedly until the job has ended. If the job waits in the queue at first, a line says so. Its error has the job's
+// exit code.
 func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each func() error) error {
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	var asked time.Time
 	began := v.Now()
 	var warned bool // about the present outage
+	state := ""     // when Slurm was last asked
 	for {
 		if err := each(); err != nil {
 			return err
@@ -54,7 +56,7 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 			row, err := v.progress(ctx, run, id)
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return v.stillRuns(ctx, run, id)
+				return v.stillRuns(ctx, run, id, state)
 			case errors.Is(err, slurm.ErrUnreachable):
 				// the controller may be restarting, and the job runs on
 				if !warned {
@@ -66,16 +68,30 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 			case row.Ended:
 				return errors.Join(each(), endOf(id, row))
 			default:
-				warned = false
+				if row.State == pending && asked.IsZero() {
+					fmt.Fprintln(v.Err, waits(id, row.Reason))
+				}
+				state, warned = row.State, false
 			}
 			asked = v.Now()
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return v.stillRuns(ctx, run, id)
+			return v.stillRuns(ctx, run, id, state)
 		}
 	}
+}
+
+// pending is Slurm's word for a job that waits in the queue.
+const pending = "PENDING"
+
+// waits says that a job waits in the queue, and why.
+func waits(id, reason string) string {
+	if reason == "" {
+		return fmt.Sprintf("job %s waits", id)
+	}
+	return fmt.Sprintf("job %s waits (%s)", id, text.Clean(reason))
 }
 
 // progress returns a job's status. While an array runs it does not read the elements, of which there may be thousands.
@@ -105,11 +121,14 @@ func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (b
 	return slices.ContainsFunc(jobs, isOpen), err
 }
 
-// stillRuns returns the error for a user who stops watching a job: the job keeps running, and the message says how to watch it again.
-func (v *Viewer) stillRuns(ctx context.Context, run *rundir.Dir, id string) error {
-	name := v.jobName(run, id)
-	return fmt.Errorf("%w; job %s keeps running\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, name,
-		name)
+// stillRuns returns the error for a user who stops watching a job: the job keeps running, or waiting, and the message says how to watch it
+// again.
+func (v *Viewer) stillRuns(ctx context.Context, run *rundir.Dir, id, state string) error {
+	name, goesOn := v.jobName(run, id), "keeps running"
+	if state == pending {
+		goesOn = "stays in the queue"
+	}
+	return fmt.Errorf("%w; job %s %s\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, goesOn, name, name)
 }
 
 // jobName returns what a user types for a job: its ID if commands find the job by that, or else its run directory.
