@@ -96,6 +96,9 @@ func (r *Resumer) status(ctx context.Context, run *rundir.Dir) (runview.RunStatu
 }
 
 func notEnded(what, name string) error {
+	if strings.HasSuffix(what, "COMPLETING") { // Slurm cleans up after it
+		return usage.Errorf("%s; wait for its end", what)
+	}
 	return usage.Errorf("%s; wait for its end, or cancel it: ddpbatch cancel %s", what, slurm.ShellQuote(name))
 }
 

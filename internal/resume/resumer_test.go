@@ -77,6 +77,7 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 	}{
 		"it has ended":       {queue: []string{}},
 		"it runs":            {queue: []string{"12 RUNNING"}, says: "job 12 is still RUNNING; wait for its end", misused: true},
+		"Slurm cleans up":    {queue: []string{"12 COMPLETING"}, says: "job 12 is still COMPLETING; wait for its end", misused: true},
 		"another of its own": {queue: []string{"12 FAILED", "9 PENDING"}, says: "job 9 is still PENDING", misused: true},
 		"no answer":          {says: "cannot reach"},
 		"no Slurm":           {queue: []string{}, none: true, says: slurm.ErrNoSlurm.Error()},
@@ -146,6 +147,9 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // each has an exit code of its own
 			if want := test.queue == nil || test.none; unknown != want {
 				t.Errorf("error %q, and that Slurm cannot be asked: %v", said, unknown)
+			}
+			if strings.Contains(said, "COMPLETING") && strings.Contains(said, "cancel") {
+				t.Errorf("there is nothing to cancel: %q", said)
 			}
 			_, misused := errors.AsType[*usage.Error](err)
 			if finished != test.finished || misused != test.misused || !strings.Contains(said, test.says) || test.says == "" && said != "" {
