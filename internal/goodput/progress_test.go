@@ -111,6 +111,15 @@ func TestSentenceOfAnArrayThatIsKnownInPart(t *testing.T) {
 	}
 }
 
+// A job that waits has no nodes yet.
+func TestSentenceOfAJobThatWaits(t *testing.T) {
+	got, err := new(Accounts).Of(made(t, []rundir.Event{submit(0, "7")}, ""), false, at(50))
+	must(t, err)
+	if want := "goodput not known yet: queued for 50s"; got.String() != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // FuzzPartsAddUp holds that no ledger and no metrics make a part negative, or have time counted twice or left out.
 func FuzzPartsAddUp(f *testing.F) {
 	f.Add([]byte("\x00\x05\x10\x15\x20\x25"), trained(130, 1, 10, 60)+trained(200, 2, 40, 90))

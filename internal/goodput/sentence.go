@@ -20,8 +20,10 @@ func (b Breakdown) String() string {
 	} else if b.Running() == 0 {
 		known = "goodput not known yet"
 	}
-	where := fmt.Sprintf("%s: queued for %s, then %s with %s", known, text.Span(b.Queued), text.Span(b.Running()),
-		text.Plural(b.Nodes, "node"))
+	where := fmt.Sprintf("%s: queued for %s", known, text.Span(b.Queued))
+	if b.Running() > 0 {
+		where += fmt.Sprintf(", then %s with %s", text.Span(b.Running()), text.Plural(b.Nodes, "node"))
+	}
 	var parts []string
 	add := func(what string, d time.Duration) {
 		if d >= time.Second {
