@@ -42,4 +42,14 @@ func TestTorchPageScript(t *testing.T) {
 	if row := strings.Split(strings.TrimSuffix(shown.stdout, "\n"), "\t"); len(row) < 7 || row[3] != "2" || row[6] != "2000/2000" {
 		t.Errorf("status: %v", shown)
 	}
+	// a number of steps that ten does not divide
+	script := strings.Replace(block(t, "python"), "step, steps = 0, 2000", "step, steps = 0, 124", 1)
+	if err := os.WriteFile(filepath.Join(p.dir, "train.py"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out = p.launch("ddpbatch", "simulate", "job.toml", "--nodes", "1", "--nproc-per-node", "1", "--set", "run_dir=uneven",
+		"--set", fmt.Sprintf("launch.command=[%q, %q]", p.python, "train.py")).end(torchLimit)
+	if shown = p.launch("ddpbatch", "status", "--runs", "uneven").end(torchLimit); !strings.Contains(shown.stdout, "\t124/124\t") {
+		t.Errorf("simulate: %v\nstatus: %v", out, shown)
+	}
 }
