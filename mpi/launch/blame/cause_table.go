@@ -96,7 +96,8 @@ var table = sync.OnceValue(func() []row {
 		// Python, and what is installed.
 		program(missingModule, final, atEnd,
 			`(?:^ModuleNotFoundError: |^ImportError: |python[\d.]*: |\(ModuleNotFoundError: )No module named '?([\w.]+)`,
-			"{python} has no module {1}: name the environment that has it (setup.venv, setup.conda, setup.modules), or install it there"),
+			"{python} has no module {1}: name the environment that has it (setup.venv, setup.conda, setup.modules, or its "+
+				"python3 in launch.command), or install it"),
 		program("missing name in a module", final, inError,
 			`^ImportError: cannot import name '?(\w+)`,
 			"another version of the package than the program wants is installed, or another file has its name"),
