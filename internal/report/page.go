@@ -190,7 +190,11 @@ func (d *Data) facts() (all []fact) {
 		add("attempts", strconv.Itoa(s.Attempt))
 	}
 	if g := d.Goodput; g != nil {
-		add("running", text.Span(g.Running()))
+		name := "running"
+		if s.Ended {
+			name = "ran"
+		}
+		add(name, text.Span(g.Running()))
 		if share, ok := g.Share(g.Running()); ok {
 			add("goodput", goodput.Percent(share))
 		}

@@ -58,13 +58,15 @@ func (p plot) draw() template.HTML {
 		s.line("grid", x.from, y.at(tick), x.to, y.at(tick))
 		s.text("tick end", x.from-5, y.at(tick)+3.5, p.label(tick))
 	}
+	unitAt := x.to + 6
 	for _, tick := range x.ticks(max(2, int((x.to-x.from)/90))) {
 		at := x.at(tick)
+		unitAt = max(unitAt, at+float64(len(short(tick)))*charWidth/2+5)
 		s.line("axis", at, y.from, at, y.from+4)
 		s.text("tick middle", at, y.from+15, short(tick))
 	}
 	s.line("axis", x.from, y.from, x.to, y.from)
-	s.text("tick", x.to+6, y.from+15, "step")
+	s.text("tick", unitAt, y.from+15, "step")
 	p.drawRules(&s, x, y)
 	for _, l := range p.lines {
 		l.draw(&s, x, y)
@@ -103,7 +105,7 @@ func (p plot) scales() (x, y scale, ok bool) {
 	if left == right {
 		left, right = left-1, right+1
 	}
-	x = scale{low: left, high: right, from: plotLeft, to: p.width - max(36, 12+float64(min(labels, 40))*charWidth)}
+	x = scale{low: left, high: right, from: plotLeft, to: p.width - max(48, 12+float64(min(labels, 40))*charWidth)}
 	y = newScale(low, high, p.log && low > 1e-300)
 	y.from, y.to = p.height-plotBottom, plotTop
 	return x, y, true

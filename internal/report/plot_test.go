@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +56,30 @@ func TestAxisOfOneValue(t *testing.T) {
 	for value, want := range map[float64][2]float64{0: {0, 1}, 2: {1.8, 2.2}, -2: {-2.2, -1.8}, 1e-12: {0.9e-12, 1.1e-12}} {
 		if s := newScale(value, value, false); math.Abs(s.low-want[0]) > 1e-15 || math.Abs(s.high-want[1]) > 1e-15 {
 			t.Errorf("%g is drawn from %g to %g", value, s.low, s.high)
+		}
+	}
+}
+
+// TestUnitOfTheStepAxisIsClear: the word "step" stands behind the last number, not on it, and within the picture.
+func TestUnitOfTheStepAxisIsClear(t *testing.T) {
+	places := regexp.MustCompile(`<text class="(tick middle|tick)" x="([0-9.]+)"[^>]*>([^<]*)</text>`)
+	for _, last := range []float64{4, 120, 1000, 20_000, 125_000} {
+		p := plot{width: 300, height: 120, title: "x", lines: []line{{dots: []dot{{x: 0}, {x: last, y: 1}}}}}
+		number, unit := 0.0, 0.0
+		for _, m := range places.FindAllStringSubmatch(string(p.draw()), -1) {
+			at, err := strconv.ParseFloat(m[2], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch m[3] {
+			case "step":
+				unit = at
+			default:
+				number = max(number, at+float64(len(m[3]))*charWidth/2)
+			}
+		}
+		if number == 0 || unit <= number+2 || unit+4*charWidth > p.width {
+			t.Errorf("steps to %g: the numbers end at %g, the word stands at %g, of %g", last, number, unit, p.width)
 		}
 	}
 }
