@@ -142,8 +142,8 @@ func TestAttemptEndSaysHowToContinue(t *testing.T) {
 	}{
 		"a fault of the job": {rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Advice: "install x"}, "RUNNING Reason=None", correct,
 			after},
-		"a bug":              {rundir.Verdict{Cause: "crash", Exit: 1, Trace: "00ff"}, "RUNNING Reason=None", correct, after},
-		"a crash":            {rundir.Verdict{Cause: "crash", Exit: 1}, "RUNNING Reason=None", "; to continue: ddpbatch resume ", "\n"},
+		"a bug":   {rundir.Verdict{Cause: "crash", Exit: 1, Trace: "00ff"}, "RUNNING Reason=None", correct, after},
+		"a crash": {rundir.Verdict{Cause: "crash", Exit: 1}, "RUNNING Reason=None", "; to continue: ddpbatch resume ", "\n"},
 		"the time limit": {rundir.Verdict{Cause: "cancelled", Exit: 143}, "COMPLETING Reason=TimeLimit",
 			"ddpbatch: if the job needs more time: ddpbatch resume RUN --set slurm.time=", "TIME"},
 	} {
