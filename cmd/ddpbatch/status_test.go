@@ -74,7 +74,7 @@ func TestFramesReadMetricsOnce(t *testing.T) {
 // TestReasonOfACancelSaysThatTheRanksSaved: what the agent was told, and that nothing follows, goes without saying then.
 func TestReasonOfACancelSaysThatTheRanksSaved(t *testing.T) {
 	for saved, want := range map[bool]string{
-		true:  "canceled; all ranks saved",
+		true:  "canceled; the ranks had saved",
 		false: "the agent on n2 was told to stop by SIGTERM; not started again: the run was cancelled",
 	} {
 		run := fakeslurm.RunOf(t, "train", "/bin/true", "")

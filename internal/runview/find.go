@@ -34,11 +34,14 @@ func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 
 // FindToResume is Find for a resume. If it finds an array's element that has not begun, the error says how to run it.
 func (v *Viewer) FindToResume(runs, name string) (*rundir.Dir, error) {
-	_, notFound := v.find(runs, name)
 	run, _, err := v.Find(runs, name)
+	if err == nil {
+		return run, nil
+	}
+	_, notFound := v.find(runs, name)
 	none, ok := errors.AsType[*rundir.NoElementError](notFound)
-	if !ok || err == nil {
-		return run, err
+	if !ok {
+		return nil, err
 	}
 	array, arrayErr := arrayIn(none.Run)
 	if arrayErr != nil || array == nil || !slices.Contains(array.indices, none.Index) {

@@ -41,8 +41,12 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		if !row.waits || row.isElement() && row.State != "COMPLETED" {
 			return
 		}
-		row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
-			slurm.ShellQuote(row.run.Whole().Path())) + row.lastAttempt()
+		if row.unasked {
+			row.Next = row.forgotten() + row.lastAttempt()
+		} else {
+			row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
+				slurm.ShellQuote(row.run.Whole().Path())) + row.lastAttempt()
+		}
 		if row.State == "COMPLETED" { // it has more to do
 			row.forgetEnd()
 			row.State = "UNKNOWN"
@@ -67,6 +71,9 @@ func (row *RunStatus) canceled(why string) string {
 
 // forgotten says what can be known of a job that Slurm does not know any more, and that left no verdict.
 func (row *RunStatus) forgotten() string {
+	if row.unasked {
+		return fmt.Sprintf("only Slurm knows about job %s, and its commands are not installed here", row.Job)
+	}
 	if row.Attempt > 0 && !row.waits {
 		return fmt.Sprintf("Slurm no longer knows job %s, and its attempt %d left no verdict: see ddpbatch logs %s", row.Job, row.Attempt,
 			row.logsName())
@@ -93,7 +100,12 @@ func (row *RunStatus) forgetWhatIsOlder() {
 // takeState takes the state from what Slurm knows of the job. If the job has not begun, the results of the previous attempt are not its
 // end.
 func (row *RunStatus) takeState(job slurm.JobStatus) {
-	waited, notBegun := row.canceled(canceledWaiting), row.canceled(canceledBefore)
+	waiting := canceledWaiting
+	if job.Reason != "" {
+		waiting += " (" + job.Reason + ")"
+	}
+	waited, notBegun := row.canceled(waiting), row.canceled(canceledBefore)
+	begun := row.Attempt > 0 && !row.waits && !row.unbegun && !row.requeued
 	row.forgetWhatIsOlder()
 	row.Reported = true
 	row.State, row.Reason, row.Ended = job.State, job.Reason, job.Ended()
@@ -107,10 +119,10 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 		row.Reason = ""
 	}
 	switch {
-	case row.State != "CANCELLED":
+	case row.State != "CANCELLED" || begun:
 	case row.Reason != "": // why it waited; Slurm leaves that as it is
 		row.Reason, row.Next = "", waited
-	case row.waits && !row.isElement():
+	case (row.waits || row.requeued) && !row.isElement():
 		row.Next = notBegun
 	}
 	if row.Ended && row.Next == "" {
@@ -128,7 +140,7 @@ func (row *RunStatus) forgetEnd() {
 const lastWords = "; its last words are in "
 
 // SavedAndCanceled is the ending of an attempt that a person canceled, and whose ranks saved before they stopped.
-const SavedAndCanceled = "canceled; all ranks saved"
+const SavedAndCanceled = "canceled; the ranks had saved"
 
 // Ending says how the newest attempt of the job ended: the first sentence of its verdict, the error of the rank that failed first, and what
 // to do about it, unless Next says that. It returns "" if the attempt has not ended, or if that is not known.

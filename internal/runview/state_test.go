@@ -54,7 +54,7 @@ func TestEndingIsTheFirstSentenceAndTheError(t *testing.T) {
 		"an array": {RunStatus{Job: "12", Message: "1 of 2 elements are done; element 1: " + failed},
 			"1 of 2 elements are done; element 1: " + failed},
 		"canceled, and saved": {RunStatus{Job: "12", VerdictJob: "12", Message: "the agent on n2 was told to stop by SIGTERM", saved: true,
-			Cause: "cancelled"}, "canceled; all ranks saved"},
+			Cause: "cancelled"}, "canceled; the ranks had saved"},
 		"of the job before it": {RunStatus{Job: "13", VerdictJob: "12", Message: failed, Error: "KeyError: 'lr'"}, ""},
 	} {
 		if got := test.row.Ending(); got != test.want {
@@ -73,18 +73,22 @@ func TestCanceledWhileItWaitedIsNotUnknown(t *testing.T) {
 		queue                    string // what Slurm knows; empty: nothing
 		state, next              string
 	}{
-		"known":                   {noted: true, queue: "CANCELLED Priority", state: "CANCELLED", next: waited},
+		"known":                   {noted: true, queue: "CANCELLED Priority", state: "CANCELLED", next: waited + " (Priority)"},
 		"known, without a reason": {noted: true, queue: "CANCELLED", state: "CANCELLED", next: before},
-		"known, by scancel":       {queue: "CANCELLED Priority", state: "CANCELLED", next: waited},
+		"known, by scancel":       {queue: "CANCELLED Priority", state: "CANCELLED", next: waited + " (Priority)"},
 		"waits":                   {queue: "PENDING Priority", state: "PENDING"},
 		"forgotten":               {noted: true, state: "CANCELLED", next: before},
 		"forgotten, by scancel": {state: "UNKNOWN",
 			next: "Slurm no longer knows job 12, and it left no result: canceled before it began, or lost"},
-		"resumed, known":     {resumed: true, noted: true, queue: "CANCELLED Resources", state: "CANCELLED", next: waited + last},
+		"resumed, known": {resumed: true, noted: true, queue: "CANCELLED Resources", state: "CANCELLED",
+			next: waited + " (Resources)" + last},
 		"resumed, forgotten": {resumed: true, noted: true, state: "CANCELLED", next: before + last},
 		"resumed, forgotten, by scancel": {resumed: true, state: "UNKNOWN",
 			next: "job 13 has left nothing, and Slurm does not know it: ddpbatch resume RUN" + last},
-		"requeued, known":     {requeued: true, noted: true, queue: "CANCELLED BeginTime", state: "CANCELLED", next: waited},
+		"requeued, known": {requeued: true, noted: true, queue: "CANCELLED BeginTime", state: "CANCELLED",
+			next: waited + " (BeginTime)"},
+		"requeued, known, without a reason": {requeued: true, noted: true, queue: "CANCELLED", state: "CANCELLED",
+			next: "canceled before it began again"},
 		"requeued, forgotten": {requeued: true, noted: true, state: "CANCELLED", next: "canceled before it began again"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,6 +72,8 @@ type RunStatus struct {
 	Simulated  bool   `json:"-"` // by a process that is alive
 	unbegun    bool   // an element that has not begun in its present job
 	waits      bool   // its newest job has not begun an attempt
+	requeued   bool   // its job has not begun an attempt since it was requeued
+	unasked    bool   // Slurm's commands are not installed here
 	before     string // why the attempt before the newest ended; empty: not known
 	givenUp    bool   // so that a request to be restarted is not granted
 	Expected   bool   `json:"-"` // according to its ledger, Slurm will start a job of it, or of an element
@@ -140,7 +142,7 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 			}
 		}
 		if rows[i].Failed == nil {
-			rows[i].Failed = v.read(&rows[i], q.jobs)
+			rows[i].Failed = v.read(&rows[i], q)
 		}
 	})
 	return rows, nil
@@ -151,10 +153,14 @@ type question struct {
 	ids, others    []string // others: jobs of other users' runs
 	jobs           []slurm.JobStatus
 	err, othersErr error
+	noSlurm        bool // its commands are not installed here
 }
 
 func (v *Viewer) ask(ctx context.Context, cluster string, q *question) {
-	q.jobs, q.err = v.Jobs(ctx, cluster, slices.Concat(q.ids, q.others))
+	q.jobs, q.err = v.askJobs(ctx, cluster, slices.Concat(q.ids, q.others))
+	if q.noSlurm = errors.Is(q.err, slurm.ErrNoSlurm); q.noSlurm {
+		q.err = nil
+	}
 	q.othersErr = q.err
 	if q.err != nil && len(q.others) > 0 && ctx.Err() == nil {
 		// other users' runs may record anything as a job or a cluster
@@ -228,13 +234,13 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 }
 
 // read combines what Slurm knows of jobs with the files of the run that row identifies.
-func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
-	array, chain, cutShort, cluster := row.array, row.chain, row.cutShort, row.Cluster
+func (v *Viewer) read(row *RunStatus, q *question) error {
+	array, chain, cutShort, cluster, jobs := row.array, row.chain, row.cutShort, row.Cluster, q.jobs
 	if err := v.readRun(row, row.run, row.Job); err != nil {
 		return err
 	}
 	defer row.addCutShort(cutShort)
-	row.chain, row.Cluster = chain, cluster
+	row.chain, row.Cluster, row.unasked = chain, cluster, q.noSlurm
 	if chain != nil {
 		row.takeLink(jobs)
 	}
@@ -293,7 +299,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 	if err != nil {
 		return
 	}
-	begun, requeued := "", false
+	begun := ""
 	for _, event := range history {
 		switch event.Event {
 		case rundir.EventEnd:
@@ -304,11 +310,11 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 			row.Restarts++
 		case rundir.EventRequeue:
 			row.Requeues++
-			row.Expected, requeued = true, true
+			row.Expected, row.requeued = true, true
 			row.Next = "starts again: " + event.Detail
 		case rundir.EventRefused:
 			row.Requeues--
-			row.Expected, requeued = false, false
+			row.Expected, row.requeued = false, false
 			row.Next = "Slurm did not requeue it: " + event.Detail
 		case rundir.EventGiveUp:
 			row.Next, row.Expected = "not started again: "+event.Detail, false
@@ -319,7 +325,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 			row.Expected = false
 		case rundir.EventBegin:
 			row.Next, row.givenUp, begun, row.waits, row.Expected = "", false, event.Job, false, false
-			requeued = false
+			row.requeued = false
 			row.Link, row.Links = event.Link, event.Links
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp, row.Expected = "", false, !isArray(run)
@@ -331,7 +337,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger says the rest
 		row.Next, row.unbegun = "", true
 		row.cancelled = cancelledBefore(history, row.Job)
-	} else if (row.waits || requeued) && run.Spec().Kind == "slurm" {
+	} else if (row.waits || row.requeued) && run.Spec().Kind == "slurm" {
 		row.cancelled = cancelledBefore(history, row.Job)
 	}
 }
@@ -368,11 +374,20 @@ func (row *RunStatus) addCutShort(s *submission.Submission) {
 
 // Jobs returns what a cluster knows of jobs. Jobs that it does not know any more are left out.
 func (v *Viewer) Jobs(ctx context.Context, cluster string, ids []string) ([]slurm.JobStatus, error) {
+	jobs, err := v.askJobs(ctx, cluster, ids)
+	if errors.Is(err, slurm.ErrNoSlurm) {
+		err = nil
+	}
+	return jobs, err
+}
+
+// askJobs is Jobs, but without Slurm's commands its error is slurm.ErrNoSlurm.
+func (v *Viewer) askJobs(ctx context.Context, cluster string, ids []string) ([]slurm.JobStatus, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	jobs, err := v.Slurm.On(cluster).Jobs(ctx, ids)
-	if errors.Is(err, slurm.ErrUnknownJob) || errors.Is(err, slurm.ErrNoSlurm) {
+	if errors.Is(err, slurm.ErrUnknownJob) {
 		err = nil
 	}
 	return jobs, err
