@@ -136,10 +136,10 @@ func LostPeer(deaths []Death, chosen int) (text string, known bool) {
 			rangesOf(after), since(last(after).Ended-lost.Ended)), true
 	case len(quiet) == 1:
 		return fmt.Sprintf("it only lost a peer, and rank %d reported no error: that rank may have left early (did it have less data?) "+
-			"or be stuck, or the network failed", quiet[0].Rank), false
+			"or be stuck, or the network or a node failed", quiet[0].Rank), false
 	case len(quiet) > 1:
 		return fmt.Sprintf("it only lost a peer, and ranks %s reported no error: one of them may have left early (did it have less "+
-			"data?) or be stuck, or the network failed", rangesOf(quiet)), false
+			"data?) or be stuck, or the network or a node failed", rangesOf(quiet)), false
 	}
 	return "it only lost a peer, and no other rank reported a failure: the network failed, or a rank that had no time to report it", false
 }
@@ -154,8 +154,11 @@ func rangesOf(deaths []Death) string {
 	for _, d := range deaths {
 		ranks = append(ranks, d.Rank)
 	}
-	return Ranges(ranks)
+	return shorten(Ranges(ranks), maxRanges)
 }
+
+// maxRanges bounds the ranks in a sentence, which also goes into the verdict.
+const maxRanges = 80
 
 // quote writes a rank's own lines below a heading, or nothing if there are none.
 func (r *reportText) quote(heading string, lines []string) {

@@ -160,7 +160,7 @@ rank 0 on n1 exited with code 1, 7.0 s after the start
 rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
   RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
   (it only lost a peer, and rank 1 reported no error: that rank may have left early (did it have
-  less data?) or be stuck, or the network failed)
+  less data?) or be stuck, or the network or a node failed)
   its last lines:
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 2 ranks followed: 1-2
@@ -172,7 +172,7 @@ rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
 rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
   RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
   (it only lost a peer, and ranks 1-2 reported no error: one of them may have left early (did it
-  have less data?) or be stuck, or the network failed)
+  have less data?) or be stuck, or the network or a node failed)
   its last lines:
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 1 rank followed: 1

@@ -168,7 +168,7 @@ func notAsked(p Policy, c Cause, v rundir.Verdict) string {
 		return fmt.Sprintf("%s, launch.max_restarts = %d is used up, and requeue.on does not name %q", causeText(v), p.MaxRestarts, c)
 	}
 	text := fmt.Sprintf("%s, and requeue.on does not name %q", causeText(v), c)
-	if c == Crash { // which a new user would otherwise take for the advice to name it
+	if c == Crash && !v.Final && v.Trace == "" { // which a new user would otherwise take for the advice to name it
 		text += "; if the program is at fault, correct it first"
 	}
 	return text

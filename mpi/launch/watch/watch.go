@@ -37,6 +37,7 @@ type Watch struct {
 	last    time.Time // of the observation before
 	workers []worker
 	silence time.Duration // of all workers together; each observation adds at most a quarter of the timeout
+	longest time.Duration // the longest silence that a sign of life has ended
 }
 
 // Quiet describes a worker that is expected to give signs of life.
@@ -83,14 +84,20 @@ func (w *Watch) Observe(now time.Time, samples []Sample) bool {
 	w.silence += passed
 	for i := range w.workers {
 		if w.workers[i].observe(samples[i], passed, min(window, step)) {
-			w.silence = 0
+			w.longest, w.silence = max(w.longest, w.silence), 0
 		}
 	}
 	return w.silence >= w.timeout
 }
 
-// Silence is how long no worker had given a sign of life at the last observation.
-func (w *Watch) Silence() time.Duration { return w.silence }
+// Silence is how long no worker had given a sign of life at the last observation. It is 0 if the workers have been silent for half as long
+// before, as they are between rare heartbeats.
+func (w *Watch) Silence() time.Duration {
+	if w.silence < 2*w.longest {
+		return 0
+	}
+	return w.silence
+}
 
 // Quiet lists the workers that have not ended, those that have been silent longest first. Of workers that fell silent between the
 // same two observations, stopped ones come first.
