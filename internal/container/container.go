@@ -174,10 +174,10 @@ func (c Config) Validate() error {
 	}
 	if takes := imageKinds[c.Runtime]; takes != "" && c.IsPath() && strings.Contains(c.Image, ":") &&
 		!strings.ContainsRune("/.~", rune(c.Image[0])) {
-		errs = append(errs, fmt.Errorf("image: %s takes %s, and %s is the name of an image", c.Runtime, takes,
-			text.Quoted(c.Image, maxShown)))
+		errs = append(errs, fmt.Errorf("image: %s takes %s, and %s is the name of an image (write a file's name as ./FILE)", c.Runtime,
+			takes, text.Quoted(c.Image, maxShown)))
 	}
-	at := map[string]int{}
+	at, binds := map[string]int{}, map[string]Bind{}
 	for i, word := range c.Mounts {
 		mount, err := ParseMount(word)
 		if err != nil {
@@ -187,11 +187,11 @@ func (c Config) Validate() error {
 		if mount.ReadOnly && d.writesAll {
 			errs = append(errs, fmt.Errorf(`mounts: item %d: %s cannot bind read-only: remove ":ro"`, i+1, c.Runtime))
 		}
-		if first, taken := at[mount.Target]; taken {
+		if first, taken := at[mount.Target]; taken && binds[mount.Target] != mount {
 			errs = append(errs, fmt.Errorf("mounts: item %d: item %d is at %s in the container, too: write another path for one of them",
 				i+1, first, text.Quoted(mount.Target, maxShown)))
 		}
-		at[mount.Target] = i + 1
+		at[mount.Target], binds[mount.Target] = i+1, mount
 	}
 	return errors.Join(errs...)
 }
