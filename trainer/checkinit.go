@@ -14,12 +14,13 @@ const maxChecked = 1 << 22
 
 // CheckInit returns an error if the header of the file that init names is not valid, or if its names and shapes do not fit the model. The
 // latter needs data whose rows are known without reading them (mnist, cifar10, text, generated) and a model of at most maxChecked
-// parameters. The error begins with the key. CheckInit does not report a file that cannot be opened.
-func (c Config) CheckInit(workDir string) error {
+// parameters. The error begins with the key. CheckInit does not report a file that cannot be opened. at returns where a file of the job is
+// on this machine.
+func (c Config) CheckInit(at func(path string) string) error {
 	if c.Init == "" {
 		return nil
 	}
-	path := below(workDir, c.Init)
+	path := at(c.Init)
 	f, err := safetensors.Open(path)
 	if errors.Is(err, safetensors.ErrInvalid) {
 		return fmt.Errorf("init: %w", err)
@@ -28,7 +29,7 @@ func (c Config) CheckInit(workDir string) error {
 		return nil
 	}
 	defer f.Close()
-	spec, ok := c.specUnread(workDir)
+	spec, ok := c.specUnread(at)
 	if outputs := max(spec.Outputs, spec.Classes); !ok || modelSize(c.Model, spec, outputs) > maxChecked {
 		return nil
 	}
@@ -51,14 +52,14 @@ func (c Config) CheckInit(workDir string) error {
 }
 
 // specUnread returns the spec of the data as far as it is known without reading rows.
-func (c Config) specUnread(workDir string) (spec data.Spec, ok bool) {
+func (c Config) specUnread(at func(path string) string) (spec data.Spec, ok bool) {
 	switch d := c.Data; d.Kind {
 	case "generated":
 		return data.Spec{Inputs: d.Inputs, Outputs: d.Outputs}, true
 	case "text":
 		return data.TextSpec(c.Model.Context), true
 	default:
-		return data.ImagesSpec(d.Kind, below(workDir, d.Images))
+		return data.ImagesSpec(d.Kind, at(d.Images))
 	}
 }
 

@@ -31,7 +31,7 @@ func TestCheckInitComparesNamesAndShapes(t *testing.T) {
 	}
 	for name, cfg := range map[string]Config{"generated": generated, "text": text, "images": images, "digits": digits} {
 		t.Run(name, func(t *testing.T) {
-			spec, ok := cfg.specUnread(dir)
+			spec, ok := cfg.specUnread(func(path string) string { return below(dir, path) })
 			if !ok {
 				t.Fatal("what its rows are is not known")
 			}
@@ -66,7 +66,7 @@ func TestCheckInitComparesNamesAndShapes(t *testing.T) {
 // wantInit wants an error with some words of CheckInit; "": none.
 func wantInit(t *testing.T, cfg Config, dir, words string) {
 	t.Helper()
-	err := cfg.CheckInit(dir)
+	err := cfg.CheckInit(func(path string) string { return below(dir, path) })
 	if (err == nil) != (words == "") || err != nil && (!strings.Contains(err.Error(), words) || !strings.HasPrefix(err.Error(), "init: ")) {
 		t.Errorf("error %v, want %q", err, words)
 	}

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 
@@ -82,16 +84,21 @@ func (j *Job) fileRemarks(searchPath string) []Remark {
 	if script := j.missingScript(); script != "" && (isThere || filepath.IsAbs(script)) {
 		add("launch.command", "the script %s does not exist %s", shownPath(script), notHereNote)
 	}
-	return append(append(all, j.rowRemarks()...), j.blankRemarks()...)
+	return append(all, j.rowRemarks()...)
 }
 
-// blankRemarks reports words that stand for secrets which "init --from" did not copy, or another command did not print.
-func (j *Job) blankRemarks() (all []Remark) {
+// inText matches a blank that stands for the value of a flag or of a variable in a text of several words.
+var inText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\s"'])(?:--?[\w.-]+[ =]|\w+=)` + regexp.QuoteMeta(redact.Blank) + `(?:$|[\s"';])`)
+})
+
+// BlankRemarks reports values that stand for secrets which "init --from" did not copy, or another command did not print.
+func (j *Job) BlankRemarks() (all []Remark) {
 	const instead = "is " + redact.Blank + ", which stands for a secret that was not copied: keep it in a file that only you can read, " +
 		`have setup.script read it ("export NAME=$(cat FILE)"), and `
-	isBlank := func(word string) bool { return word == redact.Blank || strings.HasSuffix(word, "="+redact.Blank) }
 	for i, word := range j.Launch.Command {
-		if slices.ContainsFunc(strings.Fields(word), isBlank) {
+		isValue := word == redact.Blank && i > 0 && strings.HasPrefix(j.Launch.Command[i-1], "-")
+		if isValue || inText().MatchString(word) {
 			const key = "launch.command"
 			message := fmt.Sprintf(`%s: item %d %swrite command = ["bash", "-c", "exec ... \"$NAME\""]`, key, i+1, instead)
 			all = append(all, Remark{key, message, true})
@@ -218,7 +225,7 @@ func (j *Job) rowRemarks() (all []Remark) {
 			all = append(all, Remark{Key: "train." + key, Message: "train." + err.Error()})
 		}
 	}
-	if err := j.Train.CheckInit(j.WorkDir); err != nil {
+	if err := j.Train.CheckInit(at); err != nil {
 		all = append(all, Remark{Key: "train.init", Message: "train." + err.Error()})
 	}
 	return all
