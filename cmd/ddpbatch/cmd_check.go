@@ -34,7 +34,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON, a
 	if err != nil {
 		return err
 	}
-	remarks := []func(*jobfile.Job) []jobfile.Remark{(*jobfile.Job).DataRemarks, e.fileRemarks()}
+	remarks := []func(*jobfile.Job) []jobfile.Remark{(*jobfile.Job).DataRemarks, (*jobfile.Job).BlankRemarks, e.fileRemarks()}
 	var unasked, failed error
 	if asksSlurm {
 		remarks = append(remarks, e.limitRemarks(ctx, nil, &unasked))

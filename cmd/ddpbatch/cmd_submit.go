@@ -73,6 +73,7 @@ func newSubmitCommand(e *env) *cli.Command {
 
 // remarks returns functions that add to the job's own warnings: those for --test-only, before Slurm is asked.
 func (o submitOptions) remarks(ctx context.Context, e *env) (all []func(*jobfile.Job) []jobfile.Remark) {
+	all = append(all, (*jobfile.Job).BlankRemarks)
 	if !o.skipCheck {
 		all = append(all, e.fileRemarks())
 	}

@@ -134,7 +134,7 @@ var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 func (c *checker) warnOfVariables(root *position) {
 	for _, name := range slices.Sorted(maps.Keys(c.job.Env)) {
 		key := toml.Key{"setup", "env", name}
-		if found := reference().FindString(c.job.Env[name]); found != "" && c.hasNoFault(key.String()) {
+		if found := reference().FindString(c.job.Env[name]); found != "" && !redact.Named(name) && c.hasNoFault(key.String()) {
 			c.warn(root, key, `%s: %s is not expanded, so ranks get this text: set the variable in setup.script, "export %s=..."`,
 				key, found, name)
 		}
@@ -147,7 +147,7 @@ func (c *checker) warnOfVariables(root *position) {
 		!torchrun.IsInterpreter(command[0]) && !slices.Contains([]string{"sh", "bash"}, filepath.Base(command[0])) {
 		return
 	}
-	for i, word := range command {
+	for i, word := range redact.Words(command) { // a "$" may be part of a secret
 		if found := reference().FindString(word); found != "" {
 			c.warn(root, key, `item %d of %s: %s is not expanded, so ranks get this text: write command = ["bash", "-c", "exec ... %s"]`,
 				i+1, key, found, found)

@@ -59,7 +59,7 @@ func override(
 		return nil, nil, err
 	}
 	all := slices.Concat(kept, sets)
-	var find []func(*jobfile.Job) []jobfile.Remark
+	find := []func(*jobfile.Job) []jobfile.Remark{(*jobfile.Job).BlankRemarks}
 	if remarks != nil && before.CodeDir == "" {
 		find = append(find, remarks)
 	}
@@ -209,8 +209,8 @@ func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, changed r
 		}
 	}
 	if first != nil && len(elements) > 0 {
-		return fmt.Errorf("the new settings apply to all elements, and do not fit the newest checkpoint of %d of %s; %w",
-			unfit, text.Plural(compared, "element"), first)
+		return fmt.Errorf("the new settings apply to all elements, and do not fit the newest checkpoint of %d of %s; %w; "+
+			"submit another job for other settings", unfit, text.Plural(compared, "element"), first)
 	}
 	return first
 }
