@@ -114,8 +114,11 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{`"t.py"`, "rm -rf /tmp/$i; done: a loop: [sweep]"}, "a loop with"},
 		"options that sbatch does not have": {"#SBATCH --nodess=3 --lustre-quota-of-site=5\nsrun python t.py\n",
 			[]string{`extra = ["--nodess=3", "--lustre-quota-of-site=5"]`,
-				"# line 2: not translated: --nodess=3: sbatch itself does not have this option; did you mean --nodes? It is in extra"},
+				"# line 2: not translated: --nodess=3: sbatch itself does not have this option, so it is only in extra, in case your " +
+					"site adds it; did you mean --nodes?"},
 			"translated: --lustre"},
+		"a condition that looks for a launcher": {"#SBATCH -N1\nif ! command -v accelerate >/dev/null; then pip install accelerate; fi\n" +
+			"srun python t.py\n", []string{`"t.py"`}, "a condition with"},
 		"steps before and after": {
 			"#SBATCH -N2\nsrun -n1 python a.py\nsrun -n1 ./watch &\nsrun python t.py\necho a\necho b\n",
 			[]string{"line 3: not translated: srun -n1 python a.py: a job has only one launch line, which is line 5; to " +

@@ -53,8 +53,8 @@ func (t *translation) slurmKeys() {
 		case typed(s, g):
 		case slurm.CheckExtra(g.Word()) == nil:
 			if near := nearOption(g); near != "" {
-				s.note(g.Line, "not translated: %s: sbatch itself does not have this option; did you mean --%s? It is in extra, in case "+
-					"your site adds it", word, near)
+				s.note(g.Line, "not translated: %s: sbatch itself does not have this option, so it is only in extra, in case your site "+
+					"adds it; did you mean --%s?", word, near)
 			}
 			extra = append(extra, g.Word())
 		default:

@@ -276,6 +276,9 @@ func (t *translation) strengthIn(s *syntax.Stmt) int {
 	syntax.Walk(s, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
 			words := t.fieldsOf(call.Args)
+			if looksForAProgram(words) {
+				return true
+			}
 			if !torchrun.IsStarter(programOf(words)) || !slices.Contains(utilities, stepProgram(textsOf(words))) {
 				strongest = max(strongest, strength(words))
 			}
@@ -283,6 +286,18 @@ func (t *translation) strengthIn(s *syntax.Stmt) int {
 		return true
 	})
 	return strongest
+}
+
+// looksForAProgram reports whether a command only finds out whether a program or a Python package is there, or installs it.
+func looksForAProgram(words []field) bool {
+	switch program := programOf(words); {
+	case slices.Contains([]string{"command", "type", "which", "pip", "pip3"}, program):
+		return true
+	case !torchrun.IsInterpreter(program) || len(words) < 2:
+		return false
+	}
+	texts := textsOf(words)
+	return texts[1] == "-c" || texts[1] == "-m" && len(texts) > 2 && slices.Contains(setupModules, texts[2])
 }
 
 // shapeOf names the kind of a compound statement.
