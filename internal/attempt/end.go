@@ -48,9 +48,6 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 	}
 	if acted == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
-		if recovery.CauseOf(w.Verdict) == recovery.Timeout && w.Verdict.Advice != "" { // no agent has printed it
-			fmt.Fprintf(e.Err, "ddpbatch: %s\n", w.Verdict.Advice)
-		}
 		w, acted = a.Act(ctx, w)
 	}
 	err = a.reportWhatFollows(ctx, w, acted, end.Code)
@@ -83,6 +80,9 @@ func (a *Attempt) reportWhatFollows(ctx context.Context, w Ending, err error, co
 	case errors.Is(err, rundir.ErrSuperseded):
 		return err
 	case w.Decision.Action == recovery.GiveUp:
+		if recovery.CauseOf(w.Verdict) == recovery.Timeout && w.Verdict.Advice != "" { // no agent has printed it
+			fmt.Fprintf(e.Err, "ddpbatch: %s\n", w.Verdict.Advice)
+		}
 		if w.Verdict.Final || w.Verdict.Trace != "" { // a fault of the job or of its program
 			resume = submission.CorrectHint(run)
 		}

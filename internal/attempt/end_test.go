@@ -148,7 +148,7 @@ func TestAttemptEndSaysHowToContinue(t *testing.T) {
 			"ddpbatch: if the job needs more time: ddpbatch resume RUN --set slurm.time=", "TIME"},
 	} {
 		p := newPretendSlurm(t)
-		run, e := p.begun("", test.v)
+		run, e := p.begun(`on = ["preempt"]`, test.v)
 		p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, test.facts, 0, "(null)"))
 		err := e.end(t, run, SrunEnd{Code: test.v.Exit})
 		if _, said, ok := strings.Cut(e.Err.String(), test.before); !ok || !strings.Contains(said, test.after) {
