@@ -210,8 +210,8 @@ func (d Folder) resolve(ctx context.Context, dir *checkpoint.Dir, word string) (
 		}
 	}
 	if found == nil {
-		return "", fmt.Errorf("%w in %s is kept as the best: set train.evaluate.best; %s", checkpoint.ErrNone, d.From.Named(d.Path),
-			committedSteps(infos))
+		return "", fmt.Errorf("%w in %s is kept as the best (the built-in trainer keeps one with train.evaluate.best); %s",
+			checkpoint.ErrNone, d.From.Named(d.Path), committedSteps(infos))
 	}
 	return filepath.Base(found.Path), nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,7 +87,7 @@ func runNamed(e *env, name string, runs func() string) (*rundir.Dir, error) {
 		return nil, nil
 	}
 	run, _, err := e.viewer().Find(runs(), name)
-	if err != nil && missing != nil {
+	if err != nil && errors.Is(missing, fs.ErrNotExist) && filepath.Ext(name) == ".toml" {
 		return nil, nil
 	}
 	return run, err
