@@ -84,7 +84,8 @@ func (v *Viewer) find(runs, name string) (*rundir.Dir, error) {
 
 // elsewhere completes the message that no run here has the job ID name, if runs in other folders have it.
 func (v *Viewer) elsewhere(name string, err error) string {
-	if !errors.Is(err, rundir.ErrNotFound) || !rundir.IsJobID(name) || v.Elsewhere == nil {
+	_, isHere := errors.AsType[*rundir.NoElementError](err)
+	if isHere || !errors.Is(err, rundir.ErrNotFound) || !rundir.IsJobID(name) || v.Elsewhere == nil {
 		return ""
 	}
 	array, _, _ := strings.Cut(name, "_")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
@@ -107,6 +108,11 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 		case want.says == "" && (err != nil || got.Path() != want.path || !slices.Equal(ids, want.ids)):
 			t.Errorf("%s: %v, jobs %q, %v; want %s, %q", name, got, ids, err, want.path, want.ids)
 		}
+	}
+	v := finder(a.Slurm, "/", &log)
+	v.Elsewhere = func() []*rundir.Dir { return []*rundir.Dir{a.Run} } // which is the run whose element is named
+	if _, _, err := v.Find(runs, "13_4"); err == nil || !strings.HasSuffix(err.Error(), "; its elements are 0-3") {
+		t.Errorf("an element that the array does not have: %v", err)
 	}
 	waits := "element 2 of the array " + a.Run.Path() + " has not begun yet"
 	if _, _, err := finder(a.Slurm, "/", &log).Find(runs, "12_2"); err == nil || err.Error() != waits {
