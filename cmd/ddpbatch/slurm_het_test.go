@@ -19,7 +19,10 @@ nodes = 2
 partition = "low"
 nproc_per_node = 2`
 	const command = `echo "$WORLD_SIZE $GROUP_RANK $LOCAL_RANK $LOCAL_WORLD_SIZE" >"place.$RANK"
-[ "$(cat wish)" = fail ] && [ "$RANK" = 4 ] && exit 7
+if [ "$(cat wish)" = fail ] && [ "$RANK" = 4 ]; then
+  until [ "$(cat place.* | wc -l)" = 5 ]; do sleep 0.05; done # its end stops the others
+  exit 7
+fi
 [ "$(cat wish)" = wait ] || exit 0
 touch "running.$RANK"
 until [ -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.1; done
