@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -136,8 +135,8 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 // secretNote says what of a command is not copied, and how to write it instead. shown is what is copied. isShell reports whether the words
 // are those of a shell, which quotes them.
 func (t *translation) secretNote(command, shown []string, isShell bool) string {
-	name, line, canShow := "", []string{"exec"}, true
-	var flags []string
+	line, canShow := []string{"exec"}, true
+	var flags, names []string
 	for i, word := range shown {
 		flag, _, assigned := strings.Cut(word, "=")
 		switch {
@@ -158,12 +157,17 @@ func (t *translation) secretNote(command, shown []string, isShell bool) string {
 		if !variableForm().MatchString(of) {
 			of = "NAME"
 		}
-		name = cmp.Or(name, of)
+		if !slices.Contains(names, of) {
+			names = append(names, of)
+		}
 		line = append(line, word+`"$`+of+`"`)
 		flags = append(flags, quoted(flag))
 		t.withhold(t.line.line, quoted(flag))
 	}
-	note := "not copied: " + strings.Join(flags, ", ") + " (*** in the command), because the value may be a secret: " + keepSecret(name)
+	note := "not copied: " + strings.Join(flags, ", ") + " (*** in the command), because the value may be a secret: " + keepSecret(names[0])
+	for _, of := range names[1:] {
+		note += `, "export ` + of + `=$(cat FILE)"`
+	}
 	if canShow {
 		note += `; then write command = ["bash", "-c", ` + tomlString(strings.Join(line, " ")) + "]"
 	}

@@ -304,6 +304,8 @@ func TestCommandsAreTranslated(t *testing.T) {
 		"srun --gpus 8 -n 8 ./sim":                                         {"gpus = 8", "nproc_per_node = 8"},
 		"A=1 B='x y' exec python t.py --max-tokens 2048 --api-key abc --tokenizer=gpt2": {`A = "1"`, `B = "x y"`,
 			`"--max-tokens", "2048", "--api-key", "***", "--tokenizer=gpt2"`, "not copied"},
+		"python t.py --api-key abc123def --auth-token=def456ghi": {`"--api-key", "***", "--auth-token=***"`,
+			`"export API_KEY=$(cat FILE)", "export AUTH_TOKEN=$(cat FILE)"; then write`},
 		"singularity run --nv i.sif bash -c 'torchrun --nproc-per-node 2 t.py'": {"nproc_per_node = 2",
 			`command = ["singularity", "run", "--nv", "i.sif", "python3", "-u", "t.py"]`},
 	} {
