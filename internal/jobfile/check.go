@@ -141,17 +141,17 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 		}
 		c.table(n, key, values, at)
 	} else if err := n.read(c.job, key, v); err != nil && (at.text == "" || n.read(c.job, key, at.text) != nil) {
-		c.fault(at, key, "%s%s", err, quoteItems(err, v, at))
+		c.fault(at, key, "%s%s", err, quoteItems(err, key, v, at))
 		return false
 	}
 	return true
 }
 
 // quoteItems says, after "; ", how to write a list, if err is about an override that was meant as one but is not TOML.
-func quoteItems(err error, v any, at *position) string {
+func quoteItems(err error, key toml.Key, v any, at *position) string {
 	text, isText := v.(string)
 	if isText && at.text == text && strings.HasPrefix(text, "[") && strings.Contains(err.Error(), " list") {
-		return `; in a list text needs quotes, which the shell must not remove: --set 'launch.command=["python3", "train.py"]'`
+		return fmt.Sprintf(`; in a list text needs quotes, which the shell must not remove: --set '%s=["...", "..."]'`, key)
 	}
 	return ""
 }

@@ -165,7 +165,7 @@ func TestBadOverridesAreFaults(t *testing.T) {
 		{"a list without quotes", []string{"launch.command=[/usr/bin/python3, train.py]"},
 			[]string{`--set launch.command: launch.command must be a list, each item text without NUL, not the text ` +
 				`"[/usr/bin/python3, train.py]"; in a list text needs quotes, which the shell must not remove: ` +
-				`--set 'launch.command=["python3", "train.py"]'`}},
+				`--set 'launch.command=["...", "..."]'`}},
 		{"a misspelt table", []string{"slrum.nodes=3"}, []string{"--set slrum.nodes: unknown table [slrum]: did you mean [slurm]?"}},
 		{"mistyped", []string{"train.epochs=many", "train.seed=1.5"}, []string{
 			`--set train.epochs: train.epochs must be a whole number, not the text "many"`,
