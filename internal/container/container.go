@@ -177,7 +177,11 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("image: %s takes %s, and %s is the name of an image (write a file's name as ./FILE)", c.Runtime,
 			takes, text.Quoted(c.Image, maxShown)))
 	}
-	at, binds := map[string]int{}, map[string]Bind{}
+	type taken struct {
+		item  int
+		mount Bind
+	}
+	at := map[string]taken{}
 	for i, word := range c.Mounts {
 		mount, err := ParseMount(word)
 		if err != nil {
@@ -187,11 +191,11 @@ func (c Config) Validate() error {
 		if mount.ReadOnly && d.writesAll {
 			errs = append(errs, fmt.Errorf(`mounts: item %d: %s cannot bind read-only: remove ":ro"`, i+1, c.Runtime))
 		}
-		if first, taken := at[mount.Target]; taken && binds[mount.Target] != mount {
+		if first, ok := at[mount.Target]; ok && first.mount != mount {
 			errs = append(errs, fmt.Errorf("mounts: item %d: item %d is at %s in the container, too: write another path for one of them",
-				i+1, first, text.Quoted(mount.Target, maxShown)))
+				i+1, first.item, text.Quoted(mount.Target, maxShown)))
 		}
-		at[mount.Target], binds[mount.Target] = i+1, mount
+		at[mount.Target] = taken{i + 1, mount}
 	}
 	return errors.Join(errs...)
 }

@@ -54,18 +54,18 @@ func FuzzParseMount(f *testing.F) {
 
 // The innermost bind counts, and binds of the run beside those of the job.
 func TestHostPath(t *testing.T) {
-	c := Config{Mounts: []string{"/work/x:/data", "/fast:/data/in/deep", "/same", "/other:/proj/in"}}
+	c := Config{Mounts: []string{"/lab/x:/data", "/fast:/data/in/deep", "/same", "/other:/proj/in"}}
 	for path, want := range map[string]string{
-		"/data":              "/work/x",
-		"/data/a":            "/work/x/a",
-		"/data/in/../a":      "/work/x/a",
-		"/data/in/a":         "/work/x/in/a",
+		"/data":              "/lab/x",
+		"/data/a":            "/lab/x/a",
+		"/data/in/../a":      "/lab/x/a",
+		"/data/in/a":         "/lab/x/in/a",
 		"/data/in/deep/a":    "/fast/a",
 		"/database":          "/database",
 		"/same/../same/a":    "/same/../same/a", // behind a link .. is not what it seems
 		"/proj/a":            "/proj/a",
 		"/proj/in/a":         "/other/a",
-		"/elsewhere/../data": "/work/x",
+		"/elsewhere/../data": "/lab/x",
 	} {
 		got, moved := c.HostPath(path, Same("/proj"))
 		if got != want || moved != (got != path) {
@@ -89,5 +89,15 @@ func TestBindsAreInOrderAndOnce(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// The same mount twice is harmless, as in a job file and its defaults; another one at the same path is not.
+func TestSameMountTwiceIsValid(t *testing.T) {
+	for mount, ok := range map[string]bool{"/lab/x:/data": true, "/lab/y:/data": false, "/lab/x:/data:ro": false} {
+		c := Config{Runtime: Podman, Image: "image", Mounts: []string{"/lab/x:/data", mount}}
+		if err := c.Validate(); (err == nil) != ok {
+			t.Errorf("/lab/x:/data and %s: %v", mount, err)
+		}
 	}
 }
