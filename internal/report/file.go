@@ -40,7 +40,7 @@ func (d *Data) Save(ctx context.Context, path string) error {
 func checkReplaceable(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) { // the error would name the temporary file in it
-			return fmt.Errorf("there is no folder %s", filepath.Dir(path))
+			return fmt.Errorf("the folder %s does not exist: make it, or name another file", filepath.Dir(path))
 		}
 		return nil
 	}
