@@ -77,7 +77,7 @@ func runConfigShow(ctx context.Context, e *env, name string, runs func() string,
 	return jobfile.WriteTOML(e.Out, settings, origins)
 }
 
-// runNamed returns the run that a name means, or nil if it means a job file: one that exists, or that is missing and no run either.
+// runNamed returns the run that a name means, or nil if it means a job file: an existing file, or a missing one whose name ends in .toml.
 func runNamed(e *env, name string, runs func() string) (*rundir.Dir, error) {
 	if name == "" {
 		return nil, nil

@@ -55,8 +55,8 @@ func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remark
 // notHereNote ends remarks about files that do not exist.
 const notHereNote = "on this machine: correct the path, unless the nodes see it"
 
-// FileRemarks returns a function that reports files and folders that a job names and that do not exist on this machine, ranges beyond
-// the rows of data files, and words that stand for secrets. It looks for programs in the folders of searchPath, a PATH.
+// FileRemarks returns a function that reports files and folders that a job names and that do not exist on this machine, and ranges beyond
+// the rows of data files. It looks for programs in the folders of searchPath, a PATH.
 func FileRemarks(searchPath string) func(*Job) []Remark {
 	return func(j *Job) []Remark { return j.fileRemarks(searchPath) }
 }
@@ -126,7 +126,8 @@ func (j *Job) DataRemarks() (all []Remark) {
 	return all
 }
 
-// venvScript returns the file that activates the venv, in which the batch script expands no variables. It is empty if there is no venv.
+// venvScript returns the file that activates the virtual environment, or "" if the job has none. The batch script quotes the path, so
+// variables in it are not expanded here either.
 func (j *Job) venvScript() string {
 	if j.Setup.Venv == "" {
 		return ""

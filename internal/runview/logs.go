@@ -66,9 +66,9 @@ type rankLogs struct {
 	element     string // the index of an array's element, if several elements are shown; otherwise empty
 }
 
-// earlierJob returns the job that name is the ID of, if it is a job of the run before the newest, id. It returns "" for a job of the run's
-// chain, for one of the arrays that form a sweep, and for one of which only single elements were resumed: they belong to the newest
-// submission.
+// earlierJob returns the job whose ID is name, if it is a job of the run that was submitted before the newest one, id. It returns "" for
+// jobs that belong to the newest submission: the other links of a chain, the arrays that form a sweep, and an array of which only single
+// elements were resumed.
 func earlierJob(run *rundir.Dir, id, name string) string {
 	job, _, _ := strings.Cut(name, ";")
 	if !rundir.IsJobID(name) || job == id || run.Spec().ArraySize > 0 {

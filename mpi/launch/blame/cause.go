@@ -64,7 +64,7 @@ func Find(d Death) Finding {
 		found.KnownCause = match.cause(d)
 		found.Error = cmp.Or(found.Error, clean(match.line, maxFound))
 	}
-	if !ok && d.Signal == int(syscall.SIGKILL) && judged == firstHand { // where there is no memory cgroup, nothing counts such kills
+	if !ok && d.Signal == int(syscall.SIGKILL) && judged == firstHand { // without a memory cgroup, nothing counts the kernel's kills
 		found.Advice = killAdvice
 	}
 	if judged < victim && (found.Class == Program || found.Class == "" && isSlip(found.Error)) {
