@@ -21,6 +21,7 @@ type checker struct {
 	defaults *Defaults // nil: there are none
 	isPart   bool      // the file is one of defaults, which may lack keys that a job needs
 	sets     []override
+	command  bool // the job runs a command: [train] does not apply
 	job      *Job
 	faults   []finding
 	warnings []finding
@@ -63,6 +64,8 @@ func (c *checker) add(f finding) {
 
 // checkAll checks all tables of a file except [sweep], by themselves and against each other.
 func (c *checker) checkAll(values map[string]any, root *position, dir string) {
+	launch, _ := values["launch"].(map[string]any)
+	c.command = launch["command"] != nil
 	c.table(schema(), nil, values, root)
 	c.countRanks(root)
 	c.checkRules(values, root)
@@ -86,7 +89,7 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 		child := n.child(name)
 		switch {
 		case child == nil:
-			c.fault(where, sub, "%s", unknown(n, sub, values[name], !c.job.Builtin()))
+			c.fault(where, sub, "%s", unknown(n, sub, values[name], c.command))
 		case !child.appliesTo(kind):
 			c.fault(where, sub, "%s is not a key of kind %q, only of %s", sub, kind, words.Choice(child.kinds))
 		case name != "kind" || n.kind == nil: // otherwise it was read already
@@ -136,7 +139,7 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	} else if n.read == nil {
 		values, ok := v.(map[string]any)
 		if !ok {
-			c.fault(at, key, "%s", mustBe(key, "a table", v))
+			c.fault(at, key, "%s%s", mustBe(key, "a table", v), kindAdvice(n, key, v))
 			return false
 		}
 		c.table(n, key, values, at)
@@ -145,6 +148,14 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 		return false
 	}
 	return true
+}
+
+// kindAdvice says, after "; ", how to write a table of which only the kind was given, as in model = "mlp".
+func kindAdvice(n *node, key toml.Key, v any) string {
+	if kind, isText := v.(string); isText && n.kind != nil && n.keys["kind"].read(&Job{}, below(key, "kind"), kind) == nil {
+		return fmt.Sprintf("; write %s = { kind = %q, ... }", key, kind)
+	}
+	return ""
 }
 
 // quoteItems says, after "; ", how to write a list, if err is about an override that was meant as one but is not TOML.
@@ -236,6 +247,9 @@ func unknown(n *node, key toml.Key, v any, isCommand bool) string {
 	}
 	if elsewhere != nil {
 		meant = append(meant, elsewhere.show(home))
+	}
+	if len(meant) == 0 && advice == nil {
+		meant = n.similar(table, name, isCommand)
 	}
 	if len(meant) > 0 {
 		return fmt.Sprintf("unknown %s: did you mean %s?", what, strings.Join(meant, ", or "))

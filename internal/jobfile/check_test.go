@@ -3,6 +3,7 @@ package jobfile
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -135,6 +136,13 @@ func TestBadKeysAreFaults(t *testing.T) {
 		{"at a wrong place, and nearly right", "name = \"x\"\n[slurm]\nnode = 2\nepochs = 3" + builtin, []string{
 			`job.toml:3:1: unknown key slurm.node: did you mean slurm.nodes, or requeue.max.node?`,
 			`job.toml:4:1: unknown key slurm.epochs: did you mean train.epochs?`,
+		}},
+		{"nearly right, of a table below", "name = \"x\"\nepocs = 3\n[train]\nlrr = 2" + strings.TrimPrefix(builtin, "\n[train]"), []string{
+			`job.toml:2:1: unknown key epocs: did you mean train.epochs?`,
+			`job.toml:4:1: unknown key train.lrr: did you mean train.optimizer.lr?`,
+		}},
+		{"of a command, before it", "name = \"x\"\nepochs = 3\n[launch]\ncommand = [\"x\"]", []string{
+			`job.toml:2:1: unknown key epochs; known here: ` + strings.Join(slices.Sorted(maps.Keys(schema().keys)), ", "),
 		}},
 		{"the beginning of others", "name = \"x\"\n[slurm]\ncpus = 2\n[launch]\nmax = 3" + builtin, []string{
 			`job.toml:3:1: unknown key slurm.cpus: did you mean slurm.cpus_per_gpu, or slurm.cpus_per_task?`,

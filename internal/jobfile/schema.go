@@ -99,6 +99,29 @@ func (n *node) find(name string) (toml.Key, *node) {
 	return nil, nil
 }
 
+// similar returns the key below table n whose last part is nearest to name and has its first letter, or nothing.
+func (n *node) similar(table toml.Key, name string, isCommand bool) []string {
+	byName := map[string]string{}
+	var look func(n *node, key toml.Key)
+	look = func(n *node, key toml.Key) {
+		for _, at := range slices.Sorted(maps.Keys(n.keys)) {
+			child, sub := n.keys[at], below(key, at)
+			if child.item != nil || isCommand && sub.String() == "train" {
+				continue
+			}
+			if _, found := byName[at]; !found && at[:1] == name[:min(1, len(name))] {
+				byName[at] = child.show(sub)
+			}
+			look(child, sub)
+		}
+	}
+	look(n, table)
+	if near := words.Nearest(name, slices.Sorted(maps.Keys(byName))); near != "" {
+		return []string{byName[near]}
+	}
+	return nil
+}
+
 // show writes a key of the schema as it is written in a job file: a table in brackets.
 func (n *node) show(key toml.Key) string {
 	switch {
