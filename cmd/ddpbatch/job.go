@@ -173,7 +173,7 @@ func parsePretend(e *env, source jobText) (*jobfile.Job, []jobfile.Fault, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.FreeSets().Parse(e.short(source.path), filepath.Dir(source.path), source.text, source.sets)
+	return d.FreeSets().ParseWith(e.short(source.path), filepath.Dir(source.path), source.text, source.sets, (*jobfile.Job).BlankRemarks)
 }
 
 // readDefaults reads the defaults of the site and the user, once.
