@@ -161,7 +161,7 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 		for _, value := range r.Shown {
 			cells = append(cells, text.Shortened(value, 60))
 		}
-		t.Row(append(cells, r.State, strconv.Itoa(r.Attempt), steps(&r.RunStatus), shortNumber(r.Metric), reasonOf(&r.RunStatus))...)
+		t.Row(append(cells, r.State, strconv.Itoa(r.Attempt), steps(&r.RunStatus), shortNumber(r.Metric), r.Why())...)
 	}
 	return true, !row.Ended, flushWithGoodput(e, t, &row)
 }
@@ -191,19 +191,6 @@ func shortNumber(x *float64) string {
 		return "-"
 	}
 	return strconv.FormatFloat(*x, 'g', 4, 64)
-}
-
-// reasonOf says how the job's newest attempt ended, and what follows. If neither is known it returns Slurm's reason. For a running job it
-// names the ranks that are slower than the others or, if there are none, says why the attempt before ended.
-func reasonOf(r *runview.RunStatus) string {
-	ending := r.Ending()
-	if len(r.Stragglers) > 0 && r.Next == "" && r.State == "RUNNING" {
-		return text.Few(r.Stragglers, 2)
-	}
-	if ending == "" || r.Next == "" || ending == runview.SavedAndCanceled { // which says why nothing follows
-		return cmp.Or(ending, r.Next, r.Reason, r.Before())
-	}
-	return ending + "; " + r.Next
 }
 
 // table prints a row for each run. A run that cannot be read is an error if the user named it. Otherwise it gets a row with the reason, so
@@ -240,7 +227,7 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 	now := e.Now()
 	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "RESTARTS", "CAUSE", "STEP", "LOSS", "SAMPLES/S", "SAVED", "LEFT", "RUN", "REASON")
 	for i, r := range rows {
-		reason := reasonOf(&r)
+		reason := r.Why()
 		if r.Links > 0 {
 			reason = strings.TrimSuffix(fmt.Sprintf("link %d of %d: %s", r.Link, r.Links, reason), ": ")
 		}

@@ -24,6 +24,7 @@ type Attempt struct {
 	First   int64      `json:"first_step"` // of its metrics; 0 if it has none, as for Last
 	Last    int64      `json:"last_step"`
 	Message string     `json:"message"`
+	Error   string     `json:"error"`  // of the rank that failed first, one line; empty if it is not known
 	Report  string     `json:"report"` // of the failure, a few lines
 	Next    string     `json:"next"`   // what followed: "restart", "requeue", "link-end" or "give-up", and why; empty if nothing did
 
@@ -110,6 +111,7 @@ func (a *Attempt) readVerdict(run *rundir.Dir) {
 	if v.FirstRank >= 0 && len(v.Ranks) > 0 {
 		a.Rank = &v.FirstRank
 	}
+	a.Error = shown(v.Error)
 	a.Report = text.CleanLines(text.Cut(v.Report, 4*maxMessage))
 }
 

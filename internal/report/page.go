@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -242,7 +241,7 @@ func (e *Elements) table() *table {
 		if r.Metric != nil {
 			metric = short(*r.Metric)
 		}
-		t.Rows = append(t.Rows, append(cells, r.State, strconv.Itoa(r.Attempt), step, metric, shown(cmp.Or(r.Next, r.Reason, r.Message))))
+		t.Rows = append(t.Rows, append(cells, r.State, strconv.Itoa(r.Attempt), step, metric, shown(r.Why())))
 	}
 	return t
 }

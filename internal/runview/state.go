@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -139,8 +141,8 @@ func (row *RunStatus) forgetEnd() {
 // lastWords begins the part of a verdict's message that names the log of the rank that failed.
 const lastWords = "; its last words are in "
 
-// SavedAndCanceled is the ending of an attempt that a person canceled, and whose ranks saved before they stopped.
-const SavedAndCanceled = "canceled; the ranks had saved"
+// savedAndCanceled is the ending of an attempt that a person canceled, and whose ranks saved before they stopped.
+const savedAndCanceled = "canceled; the ranks had saved"
 
 // Ending says how the newest attempt of the job ended: the first sentence of its verdict, the error of the rank that failed first, and what
 // to do about it, unless Next says that. It returns "" if the attempt has not ended, or if that is not known.
@@ -149,10 +151,23 @@ func (row *RunStatus) Ending() string {
 		return ""
 	}
 	if row.saved && recovery.Cause(row.Cause) == recovery.Cancelled {
-		return SavedAndCanceled
+		return savedAndCanceled
 	}
 	sentence, _, _ := strings.Cut(row.Message, lastWords)
 	return sentence + row.failure(row.Next)
+}
+
+// Why says how the job's newest attempt ended, and what follows. If neither is known it returns Slurm's reason. For a running job it names
+// the ranks that are slower than the others or, if there are none, says why the attempt before ended.
+func (row *RunStatus) Why() string {
+	ending := row.Ending()
+	if len(row.Stragglers) > 0 && row.Next == "" && row.State == "RUNNING" {
+		return text.Few(row.Stragglers, 2)
+	}
+	if ending == "" || row.Next == "" || ending == savedAndCanceled { // which says why nothing follows
+		return cmp.Or(ending, row.Next, row.Reason, row.Before())
+	}
+	return ending + "; " + row.Next
 }
 
 // Before says why the attempt before the one that runs ended: "attempt 1: timeout". It returns "" if no attempt runs, or only the first.
