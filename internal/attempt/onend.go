@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch/recovery"
 )
 
@@ -89,8 +89,8 @@ func (a *Attempt) runOnEnd(ctx context.Context, job *jobfile.Job, w Ending, code
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(withheld, name)
 	}), a.onEndEnviron(job, w, code)...)
-	if info, err := os.Stat(job.WorkDir); err == nil && info.IsDir() {
-		cmd.Dir = job.WorkDir
+	if dir := job.RanksDir(a.Run.Whole().Path()); vfs.IsDir(dir) {
+		cmd.Dir = dir
 	}
 	cmd.Stdin = bytes.NewReader(append(verdict, '\n'))
 	cmd.Stdout, cmd.Stderr = a.Env.Err, a.Env.Err
