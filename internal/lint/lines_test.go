@@ -1,9 +1,12 @@
 package lint
 
 import (
+	"errors"
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -29,6 +32,36 @@ func TestLinesFit(t *testing.T) {
 				t.Errorf("%s:%d: %d characters, want %d at most", f.path, number, n, maxWidth)
 			}
 		}
+	}
+}
+
+// TestProseFits holds the same of Markdown, except for tables and blocks of code.
+func TestProseFits(t *testing.T) {
+	lines := 0
+	for _, path := range listed(t) {
+		if !strings.HasSuffix(path, ".md") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", "..", path))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // git lists what is deleted and not yet committed
+			t.Fatal(err)
+		}
+		inCode := false
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				inCode = !inCode
+			}
+			if inCode || strings.HasPrefix(line, "|") {
+				continue
+			}
+			lines++
+			if n := width(line); n > maxWidth {
+				t.Errorf("%s:%d: %d characters, want %d at most", path, i+1, n, maxWidth)
+			}
+		}
+	}
+	if lines < 1000 {
+		t.Errorf("only %d lines of prose found: the list of files is wrong", lines)
 	}
 }
 

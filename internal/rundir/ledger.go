@@ -33,9 +33,9 @@ type Event struct {
 	Attempt int       `json:"attempt,omitempty"`
 	Job     string    `json:"job,omitempty"`   // of a begin or too-late: the Slurm job; of a cancel: the job or array
 	Start   int       `json:"start,omitempty"` // of a begin: how often Slurm had started the job again (SLURM_RESTART_COUNT)
-	Cause   string    `json:"cause,omitempty"` // of a begin: how often Slurm had restarted the job (SLURM_RESTART_COUNT)
-	Node    string    `json:"node,omitempty"`  // of the rank that ended first
-	Nodes   []string  `json:"nodes,omitempty"` // of the rank that failed first
+	Cause   string    `json:"cause,omitempty"` // why the attempt ended, a recovery.Cause
+	Node    string    `json:"node,omitempty"`  // of the rank that failed first
+	Nodes   []string  `json:"nodes,omitempty"` // of an end: those that failed; of a requeue: those left out
 	Drain   bool      `json:"drain,omitempty"` // of an end: as in Verdict
 	Unfit   []string  `json:"unfit,omitempty"` // of an end: as in Verdict
 	Step    int64     `json:"step,omitempty"`

@@ -132,7 +132,6 @@ const (
 // An attempt that went on until it was told to end, usually by the time limit, may have needed still longer. But its program may
 // also be one that ignores the warning, which should not be warned ever earlier. So its time counts, but does not raise the lead
 // beyond a few times Lead.
-// times Lead for it.
 func (p Policy) LeadFor(attempt int, ledger []rundir.Event, limit time.Duration) (lead, longest time.Duration) {
 	if p.Lead <= 0 {
 		return 0, 0
