@@ -12,6 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/redact"
+	"ddpbatch/slurm"
 )
 
 // Parse reads a job from src, and applies the overrides to it, each "table.key=value". Faults name the file name. Relative paths start
@@ -141,7 +142,12 @@ func (c *checker) what() string {
 // was not expected.
 func (c *checker) syntax(err error) {
 	format := "%s"
-	if !c.isPart && !c.likeTOML() {
+	switch {
+	case c.isPart:
+	case strings.HasPrefix(c.src, "#!"):
+		format = `this is a script, not a job file (%s); "ddpbatch init --from ` + strings.ReplaceAll(slurm.ShellQuote(c.name), "%", "%%") +
+			`" makes a job file of it`
+	case !c.likeTOML():
 		format = `this is not a job file, which is written in TOML (%s); "ddpbatch init" writes one to start from`
 	}
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {

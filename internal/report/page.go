@@ -189,9 +189,9 @@ func (d *Data) facts() (all []fact) {
 		add("attempts", strconv.Itoa(s.Attempt))
 	}
 	if g := d.Goodput; g != nil {
-		name := "running"
-		if s.Ended {
-			name = "ran"
+		name := "ran"
+		if s.State == "RUNNING" {
+			name = "running"
 		}
 		add(name, text.Span(g.Running()))
 		if share, ok := g.Share(g.Running()); ok {

@@ -123,6 +123,29 @@ func TestHeadHasTheException(t *testing.T) {
 	}
 }
 
+// A run whose job waits again does not run: its time is that of the attempts before.
+func TestTimeOfARunThatWaits(t *testing.T) {
+	world, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	must(t, run.SetJobID("12"))
+	_, err := run.ClaimAttempt()
+	must(t, err)
+	for _, e := range []rundir.Event{
+		{Time: noon, Event: rundir.EventSubmit, Job: "12"},
+		{Time: noon, Event: rundir.EventBegin, Attempt: 1, Job: "12"},
+		{Time: noon.Add(time.Minute), Event: rundir.EventEnd, Attempt: 1, Job: "12", Cause: "crash"},
+		{Time: noon.Add(time.Hour), Event: rundir.EventResume, Job: "13"},
+	} {
+		must(t, run.Append(e))
+	}
+	must(t, run.SetJobID("13"))
+	for state, want := range map[string]string{"13 PENDING Priority": "<dt>ran</dt>", "13 RUNNING None": "<dt>running</dt>"} {
+		world.QueueOf(run, state)
+		if _, page := pageOf(t, world, run); !strings.Contains(page, want) {
+			t.Errorf("%s: the page does not say %q:\n%s", state, want, page[strings.Index(page, "<body>"):])
+		}
+	}
+}
+
 const hostile = `</text></svg></pre><script>alert("x")</script><img src=x onerror=alert(1)>`
 
 // TestPageIsHarmless: whatever names and messages the files of a run hold, they are text in the page.

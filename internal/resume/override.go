@@ -35,28 +35,47 @@ func override(
 		}
 		return job, nil, err
 	}
+	job, changed, warnings, err := changedBy(ctx, run, kept, sets, pretend, remarks)
+	if err != nil {
+		return nil, warnings, err
+	}
+	if err := fits(job, changed); err != nil {
+		return nil, warnings, err
+	}
+	if err := run.WriteSpec(spec.Override(changed)); err != nil {
+		return nil, warnings, err
+	}
+	job, err = job.Of(run)
+	return job, warnings, err
+}
+
+// changedBy returns the run's job with sets applied after kept, and what of the spec changes. It changes nothing.
+func changedBy(
+	ctx context.Context, run *rundir.Dir, kept, sets, pretend []string, remarks func(*jobfile.Job) []jobfile.Remark,
+) (*jobfile.Job, rundir.Overridden, []jobfile.Fault, error) {
+	spec, none := run.Spec(), rundir.Overridden{}
 	anew, elements, err := anewFrom(run, sets)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
 	more, err := moreFrom(run, sets)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
 	if slices.ContainsFunc(sets, func(set string) bool { return jobfile.SetKey(set) == "script_template" }) {
-		return nil, nil, usage.Errorf("script_template cannot be changed: a run keeps the script template that it was submitted with")
+		return nil, none, nil, usage.Errorf("script_template cannot be changed: a run keeps the script template that it was submitted with")
 	}
 	defaults, err := jobfile.RecordedDefaults(spec.Defaults)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the defaults that the run was submitted with: %w", err)
+		return nil, none, nil, fmt.Errorf("read the defaults that the run was submitted with: %w", err)
 	}
 	written, err := jobfile.ReadText(ctx, run.JobFilePath())
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the run's job file: %w", err)
+		return nil, none, nil, fmt.Errorf("read the run's job file: %w", err)
 	}
 	before, err := jobfile.OfRun(run)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
 	all := slices.Concat(kept, sets)
 	find := []func(*jobfile.Job) []jobfile.Remark{(*jobfile.Job).BlankRemarks}
@@ -71,11 +90,11 @@ func override(
 		err = job.CheckCode(run.Whole().Path())
 	}
 	if err != nil {
-		return nil, warnings, err
+		return nil, none, warnings, err
 	}
 	fresh, err := job.Spec(spec)
 	if err != nil {
-		return nil, warnings, err
+		return nil, none, warnings, err
 	}
 	changed := rundir.Overridden{
 		Sets: all, Anew: anew, AnewElements: elements, MoreElements: more,
@@ -84,14 +103,7 @@ func override(
 	if index, ok := run.Index(); ok {
 		changed.Element = &index
 	}
-	if err := fits(job, changed); err != nil {
-		return nil, warnings, err
-	}
-	if err := run.WriteSpec(spec.Override(changed)); err != nil {
-		return nil, warnings, err
-	}
-	job, err = job.Of(run)
-	return job, warnings, err
+	return job, changed, warnings, nil
 }
 
 // checkSwept rejects changes to the elements of a sweep, which have begun under their numbers and are resumed under them.

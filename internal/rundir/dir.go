@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"ddpbatch/internal/vfs"
 )
@@ -73,6 +74,9 @@ func Open(path string) (*Dir, error) {
 		return d.openTask(index)
 	}
 	spec, err := readSpec(filepath.Join(path, specName))
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%s is a file, not a run: name the run by its job id or its directory", path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open run directory %s: %w", path, err)
 	}

@@ -89,12 +89,17 @@ func (v *Viewer) elsewhere(name string, err error) string {
 		return ""
 	}
 	array, _, _ := strings.Cut(name, "_")
+	var newest *rundir.Dir // a rebuilt cluster counts from 1 again
 	for _, run := range v.Elsewhere() {
-		if id, err := NewestJob(run); err == nil && (id == name || id == array) {
-			return fmt.Sprintf("; a job %s is in %s (ddpbatch status --all shows your runs of all folders)", name, v.From.Short(run.Path()))
+		id, err := NewestJob(run)
+		if err == nil && (id == name || id == array) && (newest == nil || run.Spec().Created.After(newest.Spec().Created)) {
+			newest = run
 		}
 	}
-	return ""
+	if newest == nil {
+		return ""
+	}
+	return fmt.Sprintf("; a job %s is in %s (ddpbatch status --all shows your runs of all folders)", name, v.From.Short(newest.Path()))
 }
 
 // isPath reports whether name is a path, and not the plain name of a job or a run.

@@ -114,6 +114,13 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 	if _, _, err := v.Find(runs, "13_4"); err == nil || !strings.HasSuffix(err.Error(), "; its elements are 0-3") {
 		t.Errorf("an element that the array does not have: %v", err)
 	}
+	older, newer := fakeslurm.Run(t, ""), fakeslurm.Run(t, "") // of a cluster before it was rebuilt, and after
+	a.Must(older.SetJobID("99"))
+	a.Must(newer.SetJobID("99"))
+	v.Elsewhere = func() []*rundir.Dir { return []*rundir.Dir{older, newer, older} }
+	if _, _, err := v.Find(runs, "99"); err == nil || !strings.Contains(err.Error(), "; a job 99 is in "+newer.Path()) {
+		t.Errorf("a job elsewhere, of two runs: %v", err)
+	}
 	waits := "element 2 of the array " + a.Run.Path() + " has not begun yet"
 	if _, _, err := finder(a.Slurm, "/", &log).Find(runs, "12_2"); err == nil || err.Error() != waits {
 		t.Errorf("Find of one that waits: %v", err)

@@ -125,7 +125,7 @@ module load 'cuda 11' ||
 
 # Python's virtual environment.
 [ -r "$HOME"'/my venv/bin/activate' ] ||
-  ddpbatch_fail 'cannot read' "$HOME"'/my venv/bin/activate' '(setup.venv) on this node'
+  ddpbatch_fail 'cannot read' "$HOME"'/my venv/bin/activate' '(setup.venv) on this node: is the path right, and on a file system that the nodes share?'
 . "$HOME"'/my venv/bin/activate' ||
   ddpbatch_fail 'cannot activate the virtual environment: error in' "$HOME"'/my venv/bin/activate'
 

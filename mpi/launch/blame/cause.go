@@ -43,7 +43,8 @@ type Finding struct {
 const maxFound = 500 // runes of Finding.Error
 
 // killAdvice is for a rank that KILL ended, without a known cause.
-const killAdvice = "memory may have run out (the node's kernel log says so then): ask for more (slurm.mem), or use fewer data workers"
+const killAdvice = "if nobody killed it, memory may have run out (the node's kernel log says so then): ask for more (slurm.mem), " +
+	"or use fewer data workers"
 
 // Find finds out why a rank failed. The result is zero for a rank that ended well, asked to be started again, or obeyed a stop.
 func Find(d Death) Finding {
