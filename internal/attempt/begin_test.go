@@ -28,7 +28,8 @@ func TestBeginOfAnElementRecordsItsJob(t *testing.T) {
 	}
 }
 
-// TestNodesOfAllComponents: Slurm is asked for the nodes of the whole heterogeneous job, and not of its first component alone.
+// TestNodesOfAllComponents checks that Slurm is asked for the nodes of the whole heterogeneous job, and not only for those of its first
+// component.
 func TestNodesOfAllComponents(t *testing.T) {
 	for want, environ := range map[string]map[string]string{
 		"n[1-3]": {"SLURM_JOB_NODELIST": "n[1-3]"},
@@ -44,7 +45,8 @@ func TestNodesOfAllComponents(t *testing.T) {
 	}
 }
 
-// TestElementOfAPiece: each array of a sweep of several arrays has its offset, and a job that belongs to none of them begins nothing.
+// TestElementOfAPiece: if a sweep is submitted as several arrays, each array has its own offset. A job that belongs to none of them begins
+// no element.
 func TestElementOfAPiece(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	spec := run.Spec()
@@ -55,7 +57,7 @@ func TestElementOfAPiece(t *testing.T) {
 	for _, c := range []struct {
 		offset string
 		index  int
-		want   int // -1: refused
+		want   int // -1: an error
 	}{{"0", 3, 3}, {"8", 1, 9}, {"", 1, -1}, {"6", 1, -1}, {"-4", 1, -1}, {"4", 4, -1}} {
 		e := Env{Lookup: func(string) (string, bool) { return c.offset, c.offset != "" }}
 		got, err := elementOf(e, run, c.index)

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// TestDecideFollowsTheTable holds the rows of the table of decisions.
+// TestDecideFollowsTheTable checks each row of the table of decisions.
 func TestDecideFollowsTheTable(t *testing.T) {
 	const onNodes = `on = ["node"]`
 	cancelled := Facts{Evidence: recovery.Evidence{Asked: true, State: "COMPLETING"}}

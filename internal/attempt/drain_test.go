@@ -49,18 +49,18 @@ func TestFindDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Environ = slices.DeleteFunc(e.Environ, func(entry string) bool { return strings.HasPrefix(entry, "PATH=") })
-	e.Environ = append(e.Environ, "PATH="+p.Dir) // this machine may have a sinfo of its own
+	e.Environ = append(e.Environ, "PATH="+p.Dir) // this machine may have its own sinfo
 	if _, err := e.env().FindDrain(run)(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without sinfo: %v", err)
 	}
 }
 
-// Whether the job can do without nodes is asked with those that it excludes already.
+// TestSpares: ddpbatch asks Slurm whether the job can run without some nodes, and adds the nodes that the job excludes already.
 func TestSpares(t *testing.T) {
 	excluding := func(nodes string) string { return fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, nodes) }
 	for name, tc := range map[string]struct {
 		says   map[string]string
-		why    string // how it begins
+		why    string // the beginning of the reason
 		silent bool
 		call   string
 	}{

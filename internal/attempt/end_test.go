@@ -157,8 +157,8 @@ func TestAttemptEndSaysHowToContinue(t *testing.T) {
 	}
 }
 
-// Slurm 25.11 reports a node that failed while it ends the job, which is in the queue again by then (Restarts=1); sinfo may not know of
-// one, as the node may be up again.
+// Slurm 25.11 reports a failed node while it ends the job, and by then it has put the job into the queue again (Restarts=1). sinfo may not
+// show the failure, because the node may be up again.
 func TestAttemptEndKnowsAFailedNode(t *testing.T) {
 	facts, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", "25.11", "nodefail.txt"))
 	if err != nil {
@@ -183,7 +183,8 @@ func TestAttemptEndKnowsAFailedNode(t *testing.T) {
 	}
 }
 
-// A setup that fails is the attempt's cause of ending, with its message, less what may be secret in that, whatever requeue.on names.
+// If the setup fails, the setup is the cause of the attempt's end, whatever requeue.on names. The verdict has the setup's message, without
+// what may be secret in it.
 func TestSetupFailureIsTheCause(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, `on = ["crash", "node"]`)
 	p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"))
@@ -204,8 +205,8 @@ func TestSetupFailureIsTheCause(t *testing.T) {
 	}
 }
 
-// What Slurm 25.11.7 said at the moment of TERM (slurm/testdata/25.11): COMPLETING alone, and the cause in other fields. Workers that saved
-// at that TERM ask to be started again, whatever ends the job.
+// TestAttemptEndReadsSlurm25_11 uses what Slurm 25.11.7 reported at the moment of TERM (slurm/testdata/25.11): the state is only
+// COMPLETING, and the cause is in other fields. Workers that saved at that TERM ask to be started again, whatever ends the job.
 func TestAttemptEndReadsSlurm25_11(t *testing.T) {
 	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	saved := rundir.Verdict{Cause: "cancelled", Exit: 75, Signal: 15, Host: "n1", Saved: true, Message: "told"}
@@ -231,7 +232,7 @@ func TestAttemptEndReadsSlurm25_11(t *testing.T) {
 				run, e := p.begun("", v)
 				_, rest, _ := strings.Cut(string(line), " ")
 				p.Says("scontrol.out", "JobId=12 "+rest)
-				// TestAttemptEndDecidesByTheVerdict looks at its exit codes
+				// TestAttemptEndDecidesByTheVerdict checks the exit codes
 				_ = e.end(t, run, SrunEnd{Code: v.Exit, Signals: []string{"TERM"}})
 				if got, err := run.Verdict(1); err != nil || got.Cause != test.cause {
 					t.Errorf("verdict %+v, %v; want the cause %s", got, err, test.cause)
@@ -251,7 +252,7 @@ func TestAttemptEndReadsSlurm25_11(t *testing.T) {
 	}
 }
 
-// Agents that start their workers again claim further attempts: the newest of this start counts. One of another start
+// Agents that restart their workers claim further attempts. The newest attempt of this start of the job counts. An attempt of another start
 // makes this script a zombie, which changes nothing.
 func TestAttemptEndFollowsTheNewestAttempt(t *testing.T) {
 	for _, test := range []struct {
@@ -291,7 +292,7 @@ func TestAttemptEndFollowsTheNewestAttempt(t *testing.T) {
 	}
 }
 
-// A job whose batch script died with its node is started again by Slurm; that counts, and ends somewhere.
+// Slurm restarts a job whose batch script died with its node. Such starts count, and a limit ends them.
 func TestAttemptBeginCountsALostStart(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "max.node = 2\nno_progress = 9")
 	for start := range 4 {
@@ -309,7 +310,7 @@ func TestAttemptBeginCountsALostStart(t *testing.T) {
 			t.Errorf("verdict %d: %+v, %v", attempt, v, err)
 		}
 	}
-	// a person may requeue what was given up
+	// a person may requeue a run that was given up
 	e, _, _ := p.env(4, 0)
 	if err := e.begin(t, run); err != nil {
 		t.Fatal(err)
@@ -320,7 +321,8 @@ func TestAttemptBeginCountsALostStart(t *testing.T) {
 	}
 }
 
-// The limit of a job may be moved while it runs: what Slurm says at its end counts, not what it said at the beginning.
+// The time limit of a job may change while the job runs. The limit that Slurm reports at the end counts, and not the one that it reported
+// at the beginning.
 func TestAttemptEndKnowsTheLimitThatHolds(t *testing.T) {
 	zone := time.Local
 	at := func(clock string) time.Time {
@@ -353,7 +355,7 @@ func TestAttemptEndKnowsTheLimitThatHolds(t *testing.T) {
 	}
 }
 
-// What the agents say of the lead that they went by is believed: they know the job's end, which the job file does not tell.
+// The lead that the agents report is the one that counts: the agents know when the job ends, and the job file does not say it.
 func TestAttemptEndBelievesTheLead(t *testing.T) {
 	for lead, cause := range map[float64]string{240: "stopped", 600: "timeout"} {
 		p, run := newPretendSlurm(t), fakeslurm.Run(t, `lead = "2m"`)
@@ -381,8 +383,8 @@ func TestAttemptEndBelievesTheLead(t *testing.T) {
 	}
 }
 
-// A save long before the limit is one for the limit's sake where the attempt was warned so early,
-// since those before it took so long to save.
+// A save long before the limit counts as a save because of the limit if the attempt was warned that early. An attempt is warned early if
+// those before it took long to save.
 func TestAttemptEndKnowsTheLead(t *testing.T) {
 	for took, cause := range map[float64]string{0: "stopped", 400: "timeout"} {
 		p, run := newPretendSlurm(t), fakeslurm.Run(t, `lead = "2m"`)

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// pretendSlurm is the Slurm of a batch script.
+// pretendSlurm is the Slurm that a batch script calls.
 type pretendSlurm struct {
 	*fakeslurm.Slurm
 	t *testing.T
@@ -30,7 +30,7 @@ type script struct {
 	Environ  []string
 }
 
-// env is the batch script of job 12.
+// env returns the batch script of job 12, and its stdout and stderr.
 func (p *pretendSlurm) env(start, attempt int) (e *script, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	return &script{Out: out, Err: errs, Now: time.Now, Environ: p.Environ(start, attempt)}, out, errs
@@ -53,7 +53,7 @@ func (e *script) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(e.Err, nil))
 }
 
-// begin is `ddpbatch attempt begin`.
+// begin does what `ddpbatch attempt begin` does.
 func (e *script) begin(t *testing.T, run *rundir.Dir) error {
 	t.Helper()
 	environ, over, err := Begin(t.Context(), e.env(), run)
@@ -66,13 +66,13 @@ func (e *script) begin(t *testing.T, run *rundir.Dir) error {
 	return err
 }
 
-// end is `ddpbatch attempt end`.
+// end does what `ddpbatch attempt end` does.
 func (e *script) end(t *testing.T, run *rundir.Dir, end SrunEnd) error {
 	t.Helper()
 	return End(t.Context(), e.env(), run, end)
 }
 
-// exitCode is what the command exits with.
+// exitCode returns the exit code of the command.
 func exitCode(err error) int {
 	var coded *exit.Error
 	switch {
@@ -86,7 +86,7 @@ func exitCode(err error) int {
 	return exit.Failed
 }
 
-// begun is the run of a job whose first attempt began and ended with v.
+// begun returns a run whose first attempt began and ended with v, and its batch script.
 func (p *pretendSlurm) begun(requeue string, v rundir.Verdict) (*rundir.Dir, *script) {
 	p.t.Helper()
 	run := fakeslurm.Run(p.t, requeue)
@@ -99,7 +99,7 @@ func (p *pretendSlurm) begun(requeue string, v rundir.Verdict) (*rundir.Dir, *sc
 	return run, e
 }
 
-// Verdicts of workers that were told to stop, and of a run that is done.
+// Verdicts of workers that were asked to stop, and of a run that is done.
 var (
 	stoppedAndSaved = rundir.Verdict{Cause: "cancelled", Exit: 75, Saved: true, Message: "told to stop by SIGTERM"}
 	doneVerdict     = rundir.Verdict{Cause: "done", FirstRank: -1, Message: "done"}

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// chained records the jobs 11 to 14 as the links of a run's chain.
+// chained records jobs 11 to 14 as the links of a run's chain.
 func chained(t *testing.T, run *rundir.Dir) {
 	t.Helper()
 	for i, id := range []string{"11", "12", "13", "14"} {
@@ -25,13 +25,13 @@ func chained(t *testing.T, run *rundir.Dir) {
 	}
 }
 
-// last are the last events of a run's ledger, after its chain was submitted.
+// last returns the events that a run's ledger got after its chain was submitted.
 func last(t *testing.T, run *rundir.Dir) []string {
 	t.Helper()
 	return fakeslurm.Events(t, run)[4:]
 }
 
-// facts of job 12 or of another, in a state and with a reason.
+// facts returns what scontrol prints about a job in a state and with a reason.
 func facts(id, state string) string {
 	return strings.Replace(fmt.Sprintf(fakeslurm.Facts, state, 0, "(null)"), "JobId=12", "JobId="+id, 1)
 }
@@ -101,7 +101,7 @@ func TestEndOfALink(t *testing.T) {
 			if exitCode(err) != test.exit {
 				t.Errorf("exit code %d (%v), want %d", exitCode(err), err, test.exit)
 			}
-			// an end may be noted twice
+			// the end may be recorded twice
 			if got := slices.Compact(last(t, run)); !slices.Equal(got, append([]string{"begin"}, test.want...)) {
 				t.Errorf("ledger: %q, want begin and %q", got, test.want)
 			}
@@ -136,7 +136,7 @@ func TestEndOfTheLastLink(t *testing.T) {
 	}
 }
 
-// What link 2, job 12, does where link 1, job 11, began an attempt before it.
+// TestBeginOfALink checks what link 2, job 12, does if link 1, job 11, began an attempt before it.
 func TestBeginOfALink(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -145,7 +145,7 @@ func TestBeginOfALink(t *testing.T) {
 		other   string         // the state of job 11; "": Slurm does not know it
 		over    bool
 		exit    int
-		want    []string // events after those
+		want    []string // events after "events"
 		cancels bool
 		says    string
 	}{
@@ -214,7 +214,7 @@ func TestBeginOfALink(t *testing.T) {
 	}
 }
 
-// A job that is none of the newest chain, as the run has been submitted again, cancels nobody.
+// A job that is not in the newest chain, because the run has been submitted again, cancels no job.
 func TestLinkOfAnotherSubmission(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 	chained(t, run)
@@ -226,7 +226,7 @@ func TestLinkOfAnotherSubmission(t *testing.T) {
 	}
 }
 
-// A link that Slurm starts again after it has ended, as it was preempted before, goes on, and is not taken for one that was lost.
+// If Slurm starts a link again after its end, because the link was preempted earlier, the link goes on. It is not taken for a lost link.
 func TestLinkStartsAgainAfterItsEnd(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 	chained(t, run)

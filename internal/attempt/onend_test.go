@@ -16,7 +16,7 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// hook is a job's launch.on_end: it writes down what it hears, in lines of a file.
+// hook returns a requeue table with a launch.on_end that appends its DDPBATCH_ variables and its input to a file, and that file.
 func hook(t *testing.T, script string) (requeue, notes string) {
 	t.Helper()
 	notes = filepath.Join(t.TempDir(), "told")
@@ -28,7 +28,7 @@ func hook(t *testing.T, script string) (requeue, notes string) {
 	return "on = [\"node\", \"preempt\"]\n[launch]\non_end = " + string(words) + "\n", notes
 }
 
-// ended ends an attempt of a job with such a hook.
+// ended ends an attempt of a job with such a launch.on_end.
 func ended(t *testing.T, p *pretendSlurm, requeue string, v rundir.Verdict, signals ...string) (run *rundir.Dir, said string, err error) {
 	t.Helper()
 	run = fakeslurm.Run(t, requeue)
@@ -45,7 +45,7 @@ func ended(t *testing.T, p *pretendSlurm, requeue string, v rundir.Verdict, sign
 	return run, errs.String(), err
 }
 
-// Whoever is to hear of a run's end does so once nothing follows, and of nothing else.
+// launch.on_end runs once, when nothing follows the attempt. It does not run at any other end.
 func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 	requeue, notes := hook(t, "echo said")
 	for name, tc := range map[string]struct {
@@ -53,7 +53,7 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 		facts   string
 		exit    int
 		cause   string
-		message string // "": it is not told
+		message string // "": launch.on_end does not run
 	}{
 		"done": {rundir.Verdict{Cause: "done", Message: "all is well"}, "", 0, "done", "all is well"},
 		"crash": {rundir.Verdict{Cause: "crash", Exit: 7, Step: 41, Message: "rank 0\nexited with 7"}, "RUNNING Reason=None", 7, "crash",
@@ -63,7 +63,7 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 			"not started again: the run was cancelled"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_ = os.Remove(notes) // of the row before
+			_ = os.Remove(notes) // the file of the row before
 			p := newPretendSlurm(t)
 			if tc.facts != "" {
 				p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, tc.facts, 0, "(null)"))
@@ -100,7 +100,7 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 	}
 }
 
-// Where a file system keeps the attempt's end from being known, the command hears that, whatever srun's code is.
+// If a failing file system hides how the attempt ended, launch.on_end gets the cause "unknown", whatever srun's exit code is.
 func TestOnEndOfAnUnknownEnd(t *testing.T) {
 	requeue, notes := hook(t, "true")
 	for _, code := range []int{0, 7} {
@@ -110,7 +110,7 @@ func TestOnEndOfAnUnknownEnd(t *testing.T) {
 		if err := e.begin(t, run); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"ledger.jsonl", "attempts/1/verdict.json"} { // nobody can read a folder
+		for _, name := range []string{"ledger.jsonl", "attempts/1/verdict.json"} { // reading a folder fails
 			file := filepath.Join(run.Path(), name)
 			_ = os.Remove(file)
 			if err := os.Mkdir(file, 0o700); err != nil {
@@ -129,7 +129,7 @@ func TestOnEndOfAnUnknownEnd(t *testing.T) {
 	}
 }
 
-// Its failure is a warning, and changes nothing.
+// A failure of launch.on_end is a warning, and changes nothing else.
 func TestOnEndMayFail(t *testing.T) {
 	for name, tc := range map[string]struct{ command, says string }{
 		"an exit code": {`["sh", "-c", "exit 3"]`, "exit status 3"},

@@ -33,11 +33,11 @@ func writeStep(t *testing.T, run *rundir.Dir, attempt int, step int64) {
 	}
 }
 
-// A run that gets on is given up for its budget alone, however little its agents lived to tell.
+// A run that makes progress is given up only when its budget is used up, however little its agents recorded before they were lost.
 func TestLossesWithProgressEndAtTheBudget(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  func(t *testing.T, p *pretendSlurm, e *script, run *rundir.Dir, attempt int) // what ends an attempt
+		end  func(t *testing.T, p *pretendSlurm, e *script, run *rundir.Dir, attempt int) // it ends an attempt
 		says string
 	}{
 		{"the first node is lost", func(*testing.T, *pretendSlurm, *script, *rundir.Dir, int) {}, "requeue.max.node = 5 is used up"},
@@ -90,11 +90,11 @@ func TestLossesWithProgressEndAtTheBudget(t *testing.T) {
 	}
 }
 
-// Where nobody counts steps, the time in the queue is not taken for the attempt's life.
+// If the run counts no steps, the time in the queue does not count as life of the attempt.
 func TestQueueTimeIsNotTheAttemptsLife(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		lived time.Duration // by what its ranks wrote
+		lived time.Duration // according to the times of the ranks' logs
 		want  string
 	}{
 		{"at once", 0, "no progress: 3 attempts in a row"},
@@ -125,7 +125,8 @@ func TestQueueTimeIsNotTheAttemptsLife(t *testing.T) {
 	}
 }
 
-// An agent writes the verdict early and the ledger's line late: who dies in between has ended all the same.
+// An agent writes its verdict early and its line of the ledger late. If it dies between the two, the attempt has still ended, and the batch
+// script completes the ledger.
 func TestAttemptEndCompletesTheLedger(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		p, run := newPretendSlurm(t), fakeslurm.Run(t, "")

@@ -15,17 +15,17 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// A controller that is busy, or started again just then, is asked until it answers.
+// If the controller is busy or restarts, the batch script asks it until it answers.
 func TestAttemptEndWaitsForSlurm(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		lines   string // before scontrol
+		lines   string // shell lines that run before scontrol
 		facts   string
 		verdict rundir.Verdict
 		signals []string
 		want    []string // events after the attempt's end
 		calls   []string
-		left    time.Duration // until the job's time limit; 0: it has none
+		left    time.Duration // until the job's time limit; 0: the job has no limit
 	}{
 		{"a preemption, told late", `[ "$1" = show ] && sleep 2`,
 			fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"),
@@ -42,7 +42,7 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 		{"the backup controller is about to take over",
 			`[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`,
 			fakeslurm.RunningFacts,
-			// it stops: its limit is near
+			// it stops, because its limit is near
 			fakeslurm.Saved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 20 * time.Second},
 		{"never there", `echo "` + fakeslurm.Silence + `" >&2; exit 1`, "", fakeslurm.Saved, []string{"TERM"}, []string{"requeue"}, nil, 0},
 	} {
@@ -51,7 +51,7 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 			p := newPretendSlurm(t)
 			p.Says("scontrol.out", test.facts)
 			run, e := p.begun("", test.verdict)
-			if test.left > 0 { // half of it is for what the scheduler says, where it does not answer
+			if test.left > 0 { // the script waits at most half of this time for the scheduler to answer
 				e.Environ = append(e.Environ, fmt.Sprintf("SLURM_JOB_END_TIME=%d", e.Now().Add(test.left).Unix()))
 			}
 			p.First("scontrol", strings.ReplaceAll(test.lines, "DIR", p.Dir))
@@ -72,7 +72,7 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 	}
 }
 
-// A person's cancel is the last word, until the moment before the requeue.
+// A person's cancel counts until the moment before the requeue.
 func TestAttemptEndHonoursCancel(t *testing.T) {
 	t.Run("while the job is tried without a node", func(t *testing.T) {
 		p := newPretendSlurm(t)
@@ -131,7 +131,8 @@ func TestAttemptEndHonoursCancel(t *testing.T) {
 	})
 }
 
-// Slurm requeues a job that is just about to be done: it stays in the queue, to be COMPLETED, and ends with 0 as it begins.
+// Slurm may requeue a job that is about to be done. The job stays in the queue until it is COMPLETED, and exits with 0 when it begins
+// again.
 func TestDoneStaysDone(t *testing.T) {
 	p := newPretendSlurm(t)
 	p.Says("scontrol.out", fakeslurm.RequeuedFacts)
@@ -151,7 +152,7 @@ func TestDoneStaysDone(t *testing.T) {
 	}
 }
 
-// An attempt that was claimed and not begun is nobody's.
+// An attempt that was claimed and has not begun gets no verdict.
 func TestAttemptEndLeavesUnbegunAlone(t *testing.T) {
 	for name, facts := range map[string]string{"of another start": fakeslurm.RequeuedFacts,
 		"of agents that ended in between": fakeslurm.RunningFacts} {
@@ -175,7 +176,7 @@ func TestAttemptEndLeavesUnbegunAlone(t *testing.T) {
 	}
 }
 
-// A run that ends its first node each time ends, whatever requeue.on names.
+// A run that loses its first node at each start is given up, whatever requeue.on names.
 func TestLostStartsEnd(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "on = [\"preempt\"]")
 	for start := range 9 {
@@ -192,13 +193,13 @@ func TestLostStartsEnd(t *testing.T) {
 	t.Error("goes on for ever")
 }
 
-// Slurm 24.05 and later put a job that was preempted once into the queue again when its batch script ends the next time, whatever the
-// script exits with (slurmctld's proc_req.c, GRACE_PREEMPT). A run that was given up by then is not run again by that; a person may
-// start it again.
+// Once a job was preempted, Slurm 24.05 and later put it into the queue again the next time its batch script ends, whatever the exit code
+// (slurmctld's proc_req.c, GRACE_PREEMPT). If the run was given up by then, this requeue does not run it again. A person may still start it
+// again.
 func TestRequeuedLateIsNotRunAgain(t *testing.T) {
 	facts := strings.Replace(fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 2, "(null)"), "BatchFlag=1", "BatchFlag=%d", 1)
 	for name, test := range map[string]struct {
-		cause string // of the first requeue
+		cause string // the cause of the first requeue
 		says  [2]string
 		again bool // the second restart runs
 	}{
@@ -239,7 +240,7 @@ func TestRequeuedLateIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// What was told to end before its workers were started is judged as any other.
+// An attempt that is asked to end before its workers start is judged in the same way as any other.
 func TestAttemptEndJudgesWhatNeverStarted(t *testing.T) {
 	for _, test := range []struct {
 		name  string

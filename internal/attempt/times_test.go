@@ -18,7 +18,7 @@ func TestFindDeadline(t *testing.T) {
 	for facts, want := range map[string]time.Time{
 		"TimeLimit=00:01:00 EndTime=2026-11-21T00:29:07":  time.Date(2026, 11, 21, 0, 29, 7, 0, time.Local),
 		"TimeLimit=UNLIMITED EndTime=Unknown":             {},
-		"TimeLimit=UNLIMITED EndTime=2027-11-21T00:29:07": {}, // Slurm says a year from now
+		"TimeLimit=UNLIMITED EndTime=2027-11-21T00:29:07": {}, // Slurm reports a year from now
 	} {
 		p.Says("scontrol.out", "JobId=12 JobName=x UserId=root(0) JobState=RUNNING Reason=None Restarts=0 "+facts+" PreemptTime=None\n")
 		if got, err := e.env().FindDeadline()(t.Context()); err != nil || !got.Equal(want) {
@@ -39,7 +39,7 @@ func TestFindDeadline(t *testing.T) {
 	}
 }
 
-// scontrol prints a job's PreemptTime (slurm/testdata has real answers).
+// TestIsPreempted: IsPreempted reads PreemptTime in what scontrol prints about a job (slurm/testdata has real answers).
 func TestIsPreempted(t *testing.T) {
 	if (&script{}).env().IsPreempted() != nil {
 		t.Error("there is somebody to be asked outside of a job")
@@ -58,7 +58,7 @@ func TestIsPreempted(t *testing.T) {
 	}
 }
 
-// The workers' time, and that of what follows them, are both within KillWait, and neither is nothing.
+// The grace of the workers and the time for the steps after it fit into KillWait together, and both are more than zero.
 func TestTermGraceStaysWithinKillWait(t *testing.T) {
 	if got := TermGrace((&script{}).lookup); got != 0 {
 		t.Errorf("outside of a job: %v", got)
@@ -81,7 +81,7 @@ func killWaitIs(text string) func(string) (string, bool) {
 	return (&script{Environ: []string{killWaitName + "=" + text}}).lookup
 }
 
-// TestAttemptBeginHandsOnSrunPortRange: agents meet where srun may be reached, too.
+// TestAttemptBeginHandsOnSrunPortRange: the agents also use Slurm's SrunPortRange for their rendezvous.
 func TestAttemptBeginHandsOnSrunPortRange(t *testing.T) {
 	for config, want := range map[string]string{
 		"KillWait = 7 sec\nSrunPortRange           = 60001-63000\n": "export DDPBATCH_PORTS=60001-63000\n",

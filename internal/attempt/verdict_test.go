@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// A verdict that is there and cannot be read stays as it is: what follows is decided by the ledger, Slurm and srun's code. One that a crash
-// cut short says nothing, and is replaced.
+// A verdict that exists but cannot be read stays as it is, and the ledger, Slurm and srun's exit code decide what follows. A verdict that a
+// crash cut short holds no information, and is replaced.
 func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 	long, err := json.Marshal(rundir.Verdict{Attempt: 1, Cause: "stopped", Exit: 75, Saved: true, Report: strings.Repeat("x", 2<<20)})
 	if err != nil {
@@ -24,7 +24,7 @@ func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		text  []byte
-		noted bool // the agents lived to write the ledger's line, too
+		noted bool // the agents also wrote their line of the ledger
 		kept  bool
 		want  []string
 		cause string // in the ledger
@@ -70,7 +70,7 @@ func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 	}
 }
 
-// The same holds for what a start that died with its node has left.
+// An unreadable verdict also stays as it is if the start that left it died with its node.
 func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 	e, _, _ := p.env(0, 0)
@@ -99,7 +99,7 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 	}
 }
 
-// srun's KILL leaves no agent to tell: where no rank has a log, and no verdict is there either, the workers were not started.
+// srun's KILL leaves no agent that could report anything. If no rank has a log and no verdict exists either, the workers were not started.
 func TestAttemptEndKnowsAgentsThatNeverMet(t *testing.T) {
 	for name, test := range map[string]struct{ file, text, cause string }{
 		"no rank has begun":             {cause: "start"},
@@ -129,7 +129,7 @@ func TestAttemptEndKnowsAgentsThatNeverMet(t *testing.T) {
 	}
 }
 
-// Where a verdict cannot be read, the ledger's line of its end says all that what follows depends on.
+// If a verdict cannot be read, the attempt's end in the ledger holds everything that decides what follows.
 func TestVerdictOfEventKeepsWhatDecides(t *testing.T) {
 	want := rundir.Verdict{
 		Attempt: 2, JobID: "7", Cause: "crash", FirstRank: -1, Host: "n1", Exit: 1, Signal: 9, Step: 3,

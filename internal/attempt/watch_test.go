@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// srun is ended some time after the run's last word, and not before: by TERM, and by KILL where that does nothing.
+// The batch script ends srun some time after the run's last verdict, and not before. It sends TERM, and KILL if TERM does nothing.
 func TestWatchEndsSrun(t *testing.T) {
 	type at struct {
 		after time.Duration
@@ -29,12 +29,13 @@ func TestWatchEndsSrun(t *testing.T) {
 		return rundir.Event{Event: rundir.EventBegin, Attempt: attempt, Job: job}
 	}
 	for name, tc := range map[string]struct {
-		verdicts []rundir.Verdict // on disk
+		verdicts []rundir.Verdict // in files
 		events   []rundir.Event   // in the ledger, after the first attempt's beginning
 		term     bool             // Slurm ends the job, 2 s after the start
-		ends     syscall.Signal   // what srun ends by; 0: by itself, after three minutes
+		ends     syscall.Signal   // the signal that ends srun; 0: srun ends by itself after three minutes
 		want     []at
-		// when agent 0 says that the run goes on, after an agent that had lost it has said the last word; 0: it does not
+		// when agent 0 records that the run goes on, after an agent that had lost agent 0 wrote the last verdict; 0: agent 0 does not
+		// record it
 		goesOn time.Duration
 		leave  time.Duration // 0: a minute
 	}{
@@ -115,8 +116,8 @@ func TestWatchEndsSrun(t *testing.T) {
 	}
 }
 
-// An agent that is cut off writes its last word some seconds after the others have lost it. What agent 0 writes instead may come only when
-// its workers, and those of the other agents, have had their grace, one after the other.
+// An agent that is cut off writes its last verdict some seconds after the others have lost it. Agent 0 may replace that verdict only after
+// its own workers, and then those of the other agents, have had their grace.
 func TestWatchWaitsForAgentZero(t *testing.T) {
 	run := fakeslurm.Run(t, "") // launch.grace is one minute
 	e := &script{Environ: []string{"SLURM_JOB_ID=12", "DDPBATCH_ATTEMPT=1"}}
