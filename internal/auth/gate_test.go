@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// guard runs a gate for as long as test runs, in a bubble of synctest; its listener fails some times first.
+// guard runs a gate in a synctest bubble while test runs. The gate's listener first fails the given number of times.
 func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error,
 	test func(t *testing.T, l *failingListener, log *testkit.Journal)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestGateServesHoldersOfTheKey(t *testing.T) {
 	var hellos []string // written before the client's stream ends
 	serve := func(conn net.Conn, hello []byte) error {
 		hellos = append(hellos, string(hello))
-		conn.Read(make([]byte, 1)) // until the client has done with the handshake: a pipe's end is felt at once
+		conn.Read(make([]byte, 1)) // until the client has finished the handshake: the other end sees the close of a pipe at once
 		if string(hello) == "unwelcome" {
 			return errors.New("not you")
 		}
@@ -70,7 +70,7 @@ func TestGateServesHoldersOfTheKey(t *testing.T) {
 	})
 }
 
-// TestGateTimesOut keeps silent, and is cut off after Timeout.
+// TestGateTimesOut sends nothing, and is cut off after Timeout.
 func TestGateTimesOut(t *testing.T) {
 	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
 		begin := time.Now()
@@ -87,7 +87,7 @@ func TestGateTimesOut(t *testing.T) {
 	})
 }
 
-// TestGateMakesRoom has one silent connection more than there is room for.
+// TestGateMakesRoom opens one silent connection more than the gate has room for.
 func TestGateMakesRoom(t *testing.T) {
 	const room = 5
 	guard(t, room, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
@@ -109,7 +109,7 @@ func TestGateMakesRoom(t *testing.T) {
 	})
 }
 
-// TestGateLogsFewerAndFewer sends rubbish often.
+// TestGateLogsFewerAndFewer sends garbage many times.
 func TestGateLogsFewerAndFewer(t *testing.T) {
 	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
 		for range 100 {
@@ -145,7 +145,7 @@ func TestGateReportsAStrangerOnce(t *testing.T) {
 	})
 }
 
-// TestGateReportsEveryHost has one host try so often that it would be silenced, and then others.
+// TestGateReportsEveryHost has one host try so often that its lines are suppressed, and then other hosts try.
 func TestGateReportsEveryHost(t *testing.T) {
 	var log testkit.Journal
 	g := &Gate{Log: log.Logger()}
@@ -165,7 +165,7 @@ func TestGateReportsEveryHost(t *testing.T) {
 			t.Fatalf("%d lines, want one of each host: %q", len(lines), lines)
 		}
 	}
-	// and a flood of hosts has its end
+	// even many hosts cause only a bounded number of lines
 	for i := range 2 * maxUnproved {
 		g.refuse(t.Context(), connFrom{addr: &net.TCPAddr{IP: net.IPv4(10, 1, byte(i>>8), byte(i)), Port: 1}}, ErrUnproved)
 	}
@@ -174,7 +174,7 @@ func TestGateReportsEveryHost(t *testing.T) {
 	}
 }
 
-// connFrom is a connection of which only the other end's address is asked.
+// connFrom is a connection of which only RemoteAddr is called.
 type connFrom struct {
 	net.Conn
 	addr net.Addr
@@ -210,7 +210,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 	return l.pipeListener.Accept()
 }
 
-// pipeListener hands out the far ends of pipes.
+// pipeListener accepts the far ends of pipes.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}

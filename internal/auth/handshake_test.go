@@ -19,7 +19,7 @@ import (
 
 var binding = Binding{Run: "mnist-1", Attempt: 2, Role: "store"}
 
-// side is what one end of a handshake brings and gets.
+// side is what one end of a handshake sends and gets.
 type side struct {
 	secret  Secret
 	binding Binding
@@ -29,7 +29,7 @@ type side struct {
 	err  error
 }
 
-// handshakeBoth runs a handshake over the two ends of a connection, closing each when its side is done, if that failed.
+// handshakeBoth runs a handshake over the two ends of a connection. If a side fails, handshakeBoth closes its end.
 func handshakeBoth(ctx context.Context, clientConn, serverConn net.Conn, client, server *side) {
 	done := make(chan struct{})
 	go func() {
@@ -96,7 +96,7 @@ func TestHandshakeExchangesHellos(t *testing.T) {
 	}
 }
 
-// TestHandshakeLeavesTraffic sends right behind the last byte of the handshake.
+// TestHandshakeLeavesTraffic sends data right after the last byte of the handshake, and checks that the handshake does not consume it.
 func TestHandshakeLeavesTraffic(t *testing.T) {
 	c, s := tcpPair(t)
 	go func() {
@@ -219,7 +219,7 @@ func TestForeignPeerIsRefused(t *testing.T) {
 func TestImpostorIsRejected(t *testing.T) {
 	preface := string(AppendPreface(nil, Version))
 	challenge := preface + strings.Repeat("n", 32) + "\x00\x00"
-	clientProof := len(preface) + 32 + 2 // where it begins in what the client sends, after an empty hello
+	clientProof := len(preface) + 32 + 2 // offset of the proof in what the client sends, after an empty hello
 	for name, c := range map[string]struct {
 		answer func(sent []byte) []byte
 		want   error
@@ -285,7 +285,7 @@ func TestReplayIsRefused(t *testing.T) {
 
 func cut(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// seeds are the beginnings of handshakes as each side hears them.
+// seeds adds the beginnings of handshakes, as each side receives them.
 func seeds(f *testing.F) {
 	hello := appendChallenge(AppendPreface(nil, Version), nonce{1, 2, 3}, []byte("node0"))
 	f.Add([]byte(nil))
@@ -298,7 +298,7 @@ func seeds(f *testing.F) {
 	f.Add([]byte(string(AppendPreface(nil, Version)) + strings.Repeat("n", 32) + "\xff\xff"))
 }
 
-// FuzzServer plays arbitrary bytes to a server: none of them prove anything.
+// FuzzServer sends arbitrary bytes to a server. None of them prove that the sender knows the secret.
 func FuzzServer(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, words []byte) {
@@ -312,7 +312,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient plays arbitrary bytes to a client.
+// FuzzClient sends arbitrary bytes to a client.
 func FuzzClient(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, words []byte) {
@@ -323,8 +323,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// TestSlowPeerIsCutOff holds both sides against a peer that sends one byte a second, for ever,
-// and against one that sends nothing.
+// TestSlowPeerIsCutOff runs both sides against a peer that sends one byte a second forever, and against one that sends nothing.
 func TestSlowPeerIsCutOff(t *testing.T) {
 	background := func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
 	for name, c := range map[string]struct {
@@ -379,7 +378,7 @@ func TestSlowPeerIsCutOff(t *testing.T) {
 	}
 }
 
-// dripHandshake sends the beginning of a handshake, a byte a second.
+// dripHandshake sends the beginning of a handshake, one byte a second.
 func dripHandshake(conn net.Conn) {
 	words := appendChallenge(AppendPreface(nil, Version), nonce{}, make([]byte, 100))
 	for _, b := range words {
@@ -412,7 +411,7 @@ func TestDeadlineIsCleared(t *testing.T) {
 	})
 }
 
-// script is a connection that plays what in holds and keeps what is written.
+// script is a connection that reads from in and keeps what is written to it.
 type script struct {
 	net.Conn
 	in  io.Reader
@@ -423,7 +422,7 @@ func (s *script) Read(p []byte) (int, error)  { return s.in.Read(p) }
 func (s *script) Write(p []byte) (int, error) { return s.out.Write(p) }
 func (s *script) SetDeadline(time.Time) error { return nil }
 
-// later is a reader whose contents are made up at the first read.
+// later is a reader that makes its contents at the first read.
 type later struct {
 	make func() []byte
 	r    io.Reader
@@ -436,7 +435,7 @@ func (l *later) Read(p []byte) (int, error) {
 	return l.r.Read(p)
 }
 
-// recording keeps what goes over a connection.
+// recording keeps what is sent and received over a connection.
 type recording struct {
 	net.Conn
 	sent, received bytes.Buffer

@@ -71,8 +71,8 @@ func TestNewSecretDiffers(t *testing.T) {
 	}
 }
 
-// TestMacIsPythonsHMAC compares with values from Python: hmac.new(bytes(range(32)), m, "sha256"),
-// where m is struct.pack(">Q", len(w)) + w for each word w.
+// TestMacIsPythonsHMAC compares the MACs with values from Python: hmac.new(bytes(range(32)), m, "sha256"), where m is struct.pack(">Q",
+// len(w)) + w for each word w.
 func TestMacIsPythonsHMAC(t *testing.T) {
 	transcript := &transcript{
 		binding:     Binding{Run: "run-7", Attempt: 3, Role: "store"},
@@ -108,7 +108,7 @@ func TestDeriveIsUnambiguous(t *testing.T) {
 	}
 }
 
-// TestSecretNeverPrints looks for the secret in all that Go prints values with.
+// TestSecretNeverPrints searches for the secret in everything that Go's printing verbs make of values.
 func TestSecretNeverPrints(t *testing.T) {
 	s := Secret(bytes.Repeat([]byte{0xc7}, 32))
 	type config struct {
@@ -121,7 +121,7 @@ func TestSecretNeverPrints(t *testing.T) {
 	c := config{s, &s, []Secret{s}, map[string]Secret{"k": s}, s}
 
 	var out bytes.Buffer
-	for _, verb := range "vTsqxXdboOcUeEfFgGt" { // all but %p, of which vet warns
+	for _, verb := range "vTsqxXdboOcUeEfFgGt" { // all but %p, about which vet warns
 		for _, flags := range []string{"", "+", "#", " ", "032.4"} {
 			fmt.Fprintf(&out, "%"+flags+string(verb)+"\n", s)
 			fmt.Fprintf(&out, "%"+flags+string(verb)+"\n", c)
@@ -138,7 +138,7 @@ func TestSecretNeverPrints(t *testing.T) {
 	if !strings.Contains(out.String(), redacted) {
 		t.Fatal("nothing was printed")
 	}
-	for _, leak := range []string{"c7", "C7", "199", "307", "11000111", "Ç", `\xc7`, "\xc7", "x8f"} { // 0xc7 in other clothes
+	for _, leak := range []string{"c7", "C7", "199", "307", "11000111", "Ç", `\xc7`, "\xc7", "x8f"} { // other notations of 0xc7
 		if i := strings.Index(out.String(), leak); i >= 0 {
 			t.Errorf("%q shows in %q", leak, out.String()[max(0, i-60):min(out.Len(), i+60)])
 		}
@@ -325,7 +325,7 @@ func TestKeyFileRefusesWhatOthersMayRead(t *testing.T) {
 	}
 }
 
-// A key file that a file server holds a lease on, for a client of it, is read once that is given back.
+// A file server may hold a lease on a key file for one of its clients. KeyFile reads the file once the lease is given back.
 func TestKeyFileWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	want, err := KeyFile(path)
