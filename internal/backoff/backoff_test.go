@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestPausesDoubleUpToTheMost: each pause is between a half and the whole of a bound, which is doubled up to the most.
+// TestPausesDoubleUpToTheMost: each pause is between half and all of a bound, and the bound doubles up to Most.
 func TestPausesDoubleUpToTheMost(t *testing.T) {
 	b := Backoff{First: 10 * time.Millisecond, Most: 70 * time.Millisecond}
 	for range 100 {
@@ -23,7 +23,7 @@ func TestPausesDoubleUpToTheMost(t *testing.T) {
 	}
 }
 
-// TestExtremeBoundsHavePauses: the shortest bounds, and the longest ones, have pauses, too.
+// TestExtremeBoundsHavePauses: the shortest and the longest bounds also give valid pauses.
 func TestExtremeBoundsHavePauses(t *testing.T) {
 	for _, b := range []Backoff{
 		{First: 1, Most: 1}, {First: 1, Most: 3}, {First: time.Hour, Most: time.Second}, {First: 1, Most: math.MaxInt64 / 2},
@@ -36,7 +36,7 @@ func TestExtremeBoundsHavePauses(t *testing.T) {
 	}
 }
 
-// TestPausesDiffer: processes that begin together do not go on together.
+// TestPausesDiffer: processes that begin together do not retry together.
 func TestPausesDiffer(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	const processes = 1000
