@@ -53,7 +53,8 @@ func TestHeartbeatTouchesItsFileOnceASecond(t *testing.T) {
 	})
 }
 
-// TestHeartbeatHoldsTheStep: and where the time has gone, in a line that a later one replaces as a whole.
+// TestHeartbeatHoldsTheStep: a heartbeat holds the step and the time spent in each part, and a later line replaces an earlier one
+// completely.
 func TestHeartbeatHoldsTheStep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "beat")
 	h := newHeartbeat(path, slog.New(slog.DiscardHandler))
@@ -69,7 +70,7 @@ func TestHeartbeatHoldsTheStep(t *testing.T) {
 	}
 }
 
-// BenchmarkProgress is what a step of the built-in trainer costs more, but for the write once a second.
+// BenchmarkProgress measures what the heartbeat adds to a step of the built-in trainer, without the write once a second.
 func BenchmarkProgress(b *testing.B) {
 	h := newHeartbeat(filepath.Join(b.TempDir(), "beat"), slog.New(slog.DiscardHandler))
 	b.ReportAllocs()
@@ -79,7 +80,7 @@ func BenchmarkProgress(b *testing.B) {
 	}
 }
 
-// BenchmarkBeat is that write.
+// BenchmarkBeat measures that write.
 func BenchmarkBeat(b *testing.B) {
 	h := newHeartbeat(filepath.Join(b.TempDir(), "beat"), slog.New(slog.DiscardHandler))
 	h.progress(1, trainer.Spent{})
@@ -89,7 +90,7 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
-// What is written to a checkpoint counts, and a rank that nobody watches makes no file.
+// A write to a checkpoint counts as a heartbeat. A rank that is not watched makes no file.
 func TestHeartbeatCountsASave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "beat")
@@ -102,7 +103,7 @@ func TestHeartbeatCountsASave(t *testing.T) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		fsys := vfs.Within(h.fs(), local) // as a node-local tier has it
+		fsys := vfs.Within(h.fs(), local) // as a node-local tier does
 		if err := vfs.PrivateDir(fsys, local); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestHeartbeatCountsASave(t *testing.T) {
 			t.Errorf("with %q after a write: %v", h.path, err)
 		}
 	}
-	// and it is the operating system's in all else
+	// and the rest of its file system is that of the operating system
 	if err := vfs.PrivateDir(newHeartbeat("", nil).fs(), filepath.Join(dir, "private")); err != nil {
 		t.Error(err)
 	}
@@ -147,16 +148,16 @@ func TestFailedHeartbeatIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// TestAwaitWarningKnowsEveryWayToAsk: each way of asking a rank to stop is heard, and nothing else is taken for one.
+// TestAwaitWarningKnowsEveryWayToAsk: a rank notices each way of asking it to stop, and takes nothing else for one.
 func TestAwaitWarningKnowsEveryWayToAsk(t *testing.T) {
 	type asker struct {
 		cancel   func()
 		signals  chan os.Signal
-		stopFile atomic.Bool // it exists
+		stopFile atomic.Bool // the stop file exists
 		over     chan struct{}
 	}
 	for name, tt := range map[string]struct {
-		atTheStart bool // it is asked before it listens
+		atTheStart bool // the rank is asked before it listens
 		ask        func(a *asker)
 		want       bool
 		within     time.Duration
@@ -196,8 +197,8 @@ func TestAwaitWarningKnowsEveryWayToAsk(t *testing.T) {
 	}
 }
 
-// TestRanksDoNotLookTogether: ranks that begin at one moment look for their stop files then, and from there on at moments of their own,
-// each at least once in stopFileLook.
+// TestRanksDoNotLookTogether: ranks that begin at the same moment look for their stop files then. After that they look at different
+// moments, each at least once per stopFileLook.
 func TestRanksDoNotLookTogether(t *testing.T) {
 	const ranks, together = 100, stopFileLook / 10
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// TestVerdictIsLeftThoughTheRunCannotBeOpened holds that a rank which has claimed an attempt says how it ended, even where
-// it never got to train: a run whose newest attempt has no verdict counts as one that may still run.
+// TestVerdictIsLeftThoughTheRunCannotBeOpened: a rank that has claimed an attempt records how it ended, even if it never began to train.
+// Without a verdict, the run's newest attempt would count as one that may still run.
 func TestVerdictIsLeftThoughTheRunCannotBeOpened(t *testing.T) {
 	parent := t.TempDir()
 	program := filepath.Join(parent, "program")
@@ -34,7 +34,7 @@ func TestVerdictIsLeftThoughTheRunCannotBeOpened(t *testing.T) {
 	if err := run.WriteSpec(before.Override(changed)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(run.MetricsPath(), 0o700); err != nil { // which keeps the file of metrics from being opened
+	if err := os.Mkdir(run.MetricsPath(), 0o700); err != nil { // so that the file of metrics cannot be opened
 		t.Fatal(err)
 	}
 	r := &Rank{
