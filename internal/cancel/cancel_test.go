@@ -24,8 +24,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// cancels cancels by a name, and checks what was canceled and what an error says. Marks are the jobs of
-// which the run's ledger says that a person has canceled them.
+// cancels cancels by a name, and checks which jobs were canceled and what the error says. Marks are the jobs that the run's ledger records
+// as canceled by a person.
 func cancels(t *testing.T, p *fakeslurm.Slurm, run *rundir.Dir, name string, want, marks []string, says string) (err error) {
 	t.Helper()
 	parent := filepath.Dir(run.Whole().Path())
@@ -70,8 +70,8 @@ func misused(err error) bool {
 	return ok
 }
 
-// Of several jobs one is over, one is canceled, and one cannot be: what was done is told beside the error, and what scancel refused stays
-// marked, so that the job is not started again.
+// Of several jobs one is over, one is canceled, and one cannot be canceled. The error also reports what was done. The job whose cancel
+// scancel refused stays marked, so that it is not started again.
 func TestCancelDoesWhatItCanOfSeveral(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
@@ -88,7 +88,7 @@ func TestCancelDoesWhatItCanOfSeveral(t *testing.T) {
 	}
 }
 
-// When one element of an array is resumed alone there are two jobs: the run directory names both, a job ID only one.
+// When one element of an array is resumed alone, the array has two jobs: the run directory names both, a job ID only one.
 func TestCancelByJobIDSparesTheOtherJob(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
@@ -188,7 +188,7 @@ func TestCancelOfAnEndedJobChangesNothing(t *testing.T) {
 	}
 }
 
-// Where Slurm does not say whether a job is over, that is marked and nothing else.
+// If Slurm does not say whether a job is over, the cancel marks the job and does nothing else.
 func TestCancelWithoutAnAnswerIsMarked(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	p.Must(run.SetJobID("12"))
@@ -217,7 +217,7 @@ func TestCancelOfAWaitingElementIsRecorded(t *testing.T) {
 	}
 }
 
-// What nobody lived to record is recorded, and canceled beside what was known.
+// A job whose submission was cut short before it was recorded is now recorded, and canceled together with the jobs that are known.
 func TestCancelRecordsALostJob(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	submitted := rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}
@@ -267,7 +267,7 @@ func TestCancelSignalsTheSimulation(t *testing.T) {
 	id := fmt.Sprint(os.Getpid())
 	element, err := run.Task(1)
 	p.Must(errors.Join(err, run.SetJobID(id), element.SetJobID(id+"_1")))
-	log, err := os.Create(run.SlurmLogPath(id + "_1")) // by which this process is that which simulates the run
+	log, err := os.Create(run.SlurmLogPath(id + "_1")) // the log that shows that this process simulates the run
 	p.Must(err)
 	defer log.Close()
 	all := "to cancel them all: ddpbatch cancel " + filepath.Base(run.Path())
@@ -281,7 +281,7 @@ func TestCancelSignalsTheSimulation(t *testing.T) {
 	}
 }
 
-// Root cancels another user's run, whose submission nobody has recorded, and records nothing but that.
+// Root cancels another user's run whose submission was not recorded, and records nothing but the cancel.
 func TestRootCancelsALostJob(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can cancel another user's run")
