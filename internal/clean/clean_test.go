@@ -18,7 +18,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// cleanerOf cleans the folder of a run, a year from now.
+// cleanerOf returns a Cleaner of the folder that a run is in. Its clock is one year ahead.
 func cleanerOf(p *fakeslurm.Slurm, run *rundir.Dir) *Cleaner {
 	client := &slurm.Client{Environ: []string{"PATH=" + p.Dir + ":/usr/bin:/bin"}}
 	log := slog.New(slog.DiscardHandler)
@@ -30,7 +30,7 @@ func cleanerOf(p *fakeslurm.Slurm, run *rundir.Dir) *Cleaner {
 	}
 }
 
-// ended is a run whose attempt has ended badly in job 12, which Slurm has forgotten, with further events in its ledger.
+// ended returns a run whose attempt ended badly in job 12. Slurm has forgotten the job, and the ledger has further events.
 func ended(t *testing.T, p *fakeslurm.Slurm, events ...rundir.Event) *rundir.Dir {
 	t.Helper()
 	p.WithoutAccounting()
@@ -50,7 +50,8 @@ func ended(t *testing.T, p *fakeslurm.Slurm, events ...rundir.Event) *rundir.Dir
 	return run
 }
 
-// What has ended may go. Where Slurm says nothing of a job that it was to start, that may wait in a queue which cannot be seen from here.
+// A run that has ended may be removed. A run stays if Slurm says nothing about a job that it was to start, because that job may wait in a
+// queue that is not visible from here.
 func TestRunsThatMayGoOnStay(t *testing.T) {
 	for name, test := range map[string]struct {
 		events []rundir.Event
@@ -78,7 +79,7 @@ func TestRunsThatMayGoOnStay(t *testing.T) {
 	}
 }
 
-// What has changed since a person was asked stays, and why is said.
+// A run that has changed since the person was asked stays, and Remove says why.
 func TestRemoveLooksOnceMore(t *testing.T) {
 	for name, test := range map[string]struct {
 		meanwhile func(p *fakeslurm.Slurm, run *rundir.Dir)
@@ -113,7 +114,7 @@ func TestRemoveLooksOnceMore(t *testing.T) {
 	}
 }
 
-// A run whose ledger says nothing of late is as young as what its ranks wrote.
+// If the ledger has no recent events, the age of a run is that of its ranks' files.
 func TestARunIsAsYoungAsItsFiles(t *testing.T) {
 	p := fakeslurm.New(t)
 	run := ended(t, p)
