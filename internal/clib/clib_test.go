@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// snprintf takes as many arguments as it is given, in registers and on the stack: all of them arrive, in order.
+// snprintf takes as many arguments as it is given, in registers and on the stack. All of them must arrive, in order.
 func TestArgumentsArriveInOrder(t *testing.T) {
 	snprintf := Self.Symbol("snprintf")
 	if snprintf == 0 {
@@ -60,7 +60,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	}
 }
 
-// C calls back in the middle of a call.
+// A callback from C in the middle of a call gets its arguments.
 func TestCallbackGetsItsArguments(t *testing.T) {
 	numbers := New[[5]int64]()
 	*numbers = [5]int64{3, -7, 1 << 40, 0, 5}
@@ -113,7 +113,7 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	}
 }
 
-// Signals are blocked on the thread of f alone, and what was blocked before is blocked after.
+// Signals are blocked only on the thread of f, and only while f runs: afterwards the mask is what it was before.
 func TestSignalsAreBlockedMeanwhile(t *testing.T) {
 	blocked := func() string {
 		status, err := os.ReadFile("/proc/thread-self/status")
@@ -129,7 +129,7 @@ func TestSignalsAreBlockedMeanwhile(t *testing.T) {
 	before := blocked()
 	failed := errors.New("failed")
 	err := WithoutSignals(func() error {
-		// KILL and STOP cannot be blocked (signal(7)), and glibc keeps 32 and 33 to itself
+		// KILL and STOP cannot be blocked (signal(7)), and glibc reserves 32 and 33
 		if got := blocked(); !strings.HasSuffix(got, "fffffffe7ffbfeff") && !strings.HasSuffix(got, "fffffffffffbfeff") {
 			t.Errorf("blocked: %s", got)
 		}
