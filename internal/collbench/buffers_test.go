@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every collective that moves elements can be called, and no other.
+// Every collective that moves elements has a call, and the others have none.
 func TestCallsAreComplete(t *testing.T) {
 	for _, e := range table[float32]() {
 		if (e.call != nil) == e.unsized() {
@@ -14,7 +14,7 @@ func TestCallsAreComplete(t *testing.T) {
 	}
 }
 
-// Rank r's share of an uneven buffer is r+1 of 1 + 2 + ... + n, but for what is less than an element, and all shares are the buffer.
+// In an uneven buffer, rank r has the share (r+1) / (1 + 2 + ... + n), rounded to whole elements. The shares add up to the buffer.
 func TestUnevenBlocksGrowWithTheRank(t *testing.T) {
 	for _, tt := range []struct {
 		count   int
@@ -29,7 +29,8 @@ func TestUnevenBlocksGrowWithTheRank(t *testing.T) {
 	}
 }
 
-// Of an uneven all-to-all each rank sends another as much as it gets from it, and all together as much as an even one does.
+// In an uneven all-to-all, two ranks send each other the same number of elements. The ranks together send as many elements as in an even
+// all-to-all.
 func TestUnevenAllToAllIsAsLongForAllRanks(t *testing.T) {
 	counts := []int{3, 6, 10, 13}
 	for rank := range counts {

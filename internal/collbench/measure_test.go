@@ -18,8 +18,8 @@ const (
 	checkedCount = 50 // elements
 )
 
-// checked makes one row of a collective on ranks of this process, and returns it and the ranks' errors. After each call of
-// the library, spoil may change what a rank has.
+// checked measures one row of a collective with ranks in this process, and returns the row and the ranks' errors. After each call of the
+// library, spoil may change the buffers of a rank.
 func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int)) (row result, errs []error) {
 	t.Helper()
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(checkedRanks), mpi.InitConfig{Config: mpi.DefaultConfig()})
@@ -60,7 +60,7 @@ func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int
 	return row, errs
 }
 
-// One wrong element, on any rank that has a result and in any checked call, is in the row, and makes that rank and rank 0 exit with 1.
+// One wrong element, on any rank that has a result and in any checked call, shows in the row, and makes that rank and rank 0 exit with 1.
 func TestFindsEachWrongElement(t *testing.T) {
 	for _, c := range collectives {
 		if c.unsized() {
@@ -71,7 +71,7 @@ func TestFindsEachWrongElement(t *testing.T) {
 				t.Fatalf("unspoilt: %d are wrong, %v", row.Wrong, errs)
 			}
 			for rank := range checkedRanks {
-				for _, at := range []int{0, 1, 5, 6} { // 1 warms up after two checked ones, and two are timed: calls 0, 1; 2; 3, 4; 5, 6
+				for _, at := range []int{0, 1, 5, 6} { // two checked calls, one warm-up, two timed, two checked: 0, 1; 2; 3, 4; 5, 6
 					row, errs := checked(t, c.name, func(s *buffers[float32], call int) {
 						if s.b.rank == rank && call == at {
 							s.out[lengthOfBlock(c, rank)-1]++
@@ -92,7 +92,7 @@ func TestFindsEachWrongElement(t *testing.T) {
 	}
 }
 
-// Each row of an explained barrier is of the algorithm that it names.
+// Each row of an explained barrier was measured with the algorithm that it names.
 func TestExplainedBarrierGoesByEachAlgorithm(t *testing.T) {
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(checkedRanks), mpi.InitConfig{Config: mpi.DefaultConfig()})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestExplainedBarrierGoesByEachAlgorithm(t *testing.T) {
 	}
 }
 
-// hasResult reports whether the collective leaves something defined in a rank's buffer.
+// hasResult reports whether the collective leaves a defined result in a rank's buffer.
 func hasResult(collective string, rank int) bool {
 	switch collective {
 	case "reduce", "gather", "gatherv":
@@ -128,7 +128,7 @@ func hasResult(collective string, rank int) bool {
 	return true
 }
 
-// lengthOfBlock is that of a rank's block: 25, 50 and 75 elements where they are uneven, as 1 + 2 + 3 = 6.
+// lengthOfBlock returns the length of a rank's block. Uneven blocks have 25, 50 and 75 elements, as 1 + 2 + 3 = 6.
 func lengthOfBlock(c *collective, rank int) int {
 	if c.uneven {
 		return checkedCount * checkedRanks * (rank + 1) / 6
@@ -136,7 +136,7 @@ func lengthOfBlock(c *collective, rank int) int {
 	return checkedCount
 }
 
-// What an earlier call left, as a late or lost message would, is wrong.
+// The result of an earlier call, which a late or lost message could leave, counts as wrong.
 func TestFindsStaleResults(t *testing.T) {
 	old := make([]float32, checkedRanks*checkedCount)
 	row, _ := checked(t, "allreduce", func(s *buffers[float32], call int) {
@@ -152,7 +152,7 @@ func TestFindsStaleResults(t *testing.T) {
 	}
 }
 
-// A count arrives whole, or counts as a wrong element.
+// A count either arrives complete or counts as a wrong element.
 func TestCountArrivesWholeOrIsWrong(t *testing.T) {
 	for _, count := range []int64{0, 1, 1 << 40} {
 		if got := countIn(pairOf(count)); got != count {

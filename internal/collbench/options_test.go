@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A heading says under what settings the rows come.
+// A heading names the settings of the rows below it.
 func TestSettingsSayHowRowsCome(t *testing.T) {
 	for name, want := range map[string]string{
 		"startup": "", "store": "", "pingpong": ", transport tcp", "broadcast": ", transport tcp, algorithm star",

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// The mixer's values are those of other implementations of MurmurHash3's fmix32.
+// The mixer gives the same values as other implementations of MurmurHash3's fmix32.
 func TestMixerIsMurmurHash3s(t *testing.T) {
 	for x, want := range map[uint32]uint32{0: 0, 1: 0x514e28b7, 2: 0x30f4c306} {
 		if got := mixed(x); got != want {
@@ -35,7 +35,7 @@ func TestPatternsDifferByRankAndIteration(t *testing.T) {
 						same++
 					}
 				}
-				if same > patternPeriod/4 { // chance is one of 8
+				if same > patternPeriod/4 { // by chance 1 in 8 are equal
 					t.Errorf("%s: %d of %d elements are those %d before them", name, same, patternPeriod, shift)
 				}
 			}
@@ -67,7 +67,7 @@ func TestReducedCombinesAllRanks(t *testing.T) {
 	}
 }
 
-// Results stay within what bfloat16 and float16 hold exactly.
+// bfloat16 and float16 represent the results exactly.
 func TestReducedIsSmall(t *testing.T) {
 	for _, ranks := range []int{2, 36, 37, 256, 257, 1024} {
 		for _, x := range (formula{opSum, ranks}).reduced(ranks-1, 1) {
@@ -113,7 +113,7 @@ func TestCountWrongCountsEverySpoiledElement(t *testing.T) {
 			}
 		}
 	}
-	// a block in its neighbor's place is seen
+	// a block in the place of its neighbor is noticed
 	buf := make([]int64, 100)
 	spread(buf, p)
 	if countWrong(buf, p, 100) == 0 {
@@ -121,7 +121,7 @@ func TestCountWrongCountsEverySpoiledElement(t *testing.T) {
 	}
 }
 
-// The bits are those of IEEE 754's binary16, and of the upper half of its binary32.
+// The bits are those of IEEE 754's binary16, and for bfloat16 those of the upper half of its binary32.
 func TestHalvesAreThoseOfIEEE754(t *testing.T) {
 	for x, want := range map[int64]struct {
 		float  mpi.Float16

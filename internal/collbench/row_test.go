@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The factors are those of nccl-tests, doc/PERFORMANCE.md: 64 MB by 4 ranks in 10 ms are 6.4 GB/s.
+// The factors are those of nccl-tests, doc/PERFORMANCE.md. With 4 ranks, 64 MB in 10 ms are 6.4 GB/s.
 func TestBandwidthsAreThoseOfNCCLTests(t *testing.T) {
 	for name, bus := range map[string]float64{
 		"allreduce": 6.4 * 2 * 3 / 4, "reducescatter": 6.4 * 3 / 4, "allgather": 6.4 * 3 / 4, "alltoall": 6.4 * 3 / 4,
