@@ -21,7 +21,7 @@ var worker = Worker{
 	Cores: "2,3", User: "ann", UID: 1000, GID: 100, Peers: 2, Group: "ddpbatch-00ff",
 }
 
-// The lines are put together from the manuals of the runtimes: each word is one that stands there.
+// The expected lines come from the manuals of the runtimes, which document each word.
 func TestLineOfEachRuntime(t *testing.T) {
 	mounts := []string{"/data:/mnt/data:ro"}
 	oci := []string{"--rm", "--pull=never", "--name=ddpbatch-7-n1-1", "--network=host", "--pid=host", "--security-opt=label=disable",
@@ -33,7 +33,7 @@ func TestLineOfEachRuntime(t *testing.T) {
 	outer := []string{"PATH=/usr/bin", "HOME=/home/ann", "PYTHONPATH=/outside", "RANK=3", "GREETING=two\nlines"}
 	for _, tc := range []struct {
 		config Config
-		argv   []string // up to the worker's own
+		argv   []string // without the worker's own command
 		env    []string
 	}{
 		{Config{Runtime: Podman, Image: "torch:2", Args: []string{"--userns=keep-id"}}, slices.Concat(
@@ -78,7 +78,7 @@ func TestLineSaysWhatDiffers(t *testing.T) {
 		config Config
 		change func(*Worker)
 		has    []string
-		hasNot string // the beginning of a word
+		hasNot string // no word may begin with this
 	}{
 		{"a /dev/shm of its own", Config{Runtime: Podman, Image: "a", ShmSize: 8 << 30}, nil, []string{"--shm-size=8589934592b"}, "--ipc"},
 		{"a folder is the image", Config{Runtime: Podman, Image: "/img/a"}, nil, []string{"--rootfs", "/img/a:O"}, ""},
@@ -105,7 +105,7 @@ func TestLineSaysWhatDiffers(t *testing.T) {
 	}
 }
 
-// No secret is on a command line, which all users of a node may read.
+// No secret is on a command line, because all users of a node may read command lines.
 func TestValuesAreOnNoCommandLine(t *testing.T) {
 	w := worker
 	w.Env = append(slices.Clone(w.Env), "DDPBATCH_SECRET=0123456789")
@@ -125,7 +125,7 @@ func FuzzWordsComeThrough(f *testing.F) {
 	f.Add("--rm=false", "%s,")
 	f.Fuzz(func(t *testing.T, word, value string) {
 		if strings.Contains(word+value, "\x00") {
-			return // which no process can be given
+			return // no argument or variable of a process can hold NUL
 		}
 		w := worker
 		w.Argv = []string{"program", word, word}
@@ -163,7 +163,7 @@ func TestImageIsAPathOrAName(t *testing.T) {
 func TestValidateNamesTheKey(t *testing.T) {
 	for _, tc := range []struct {
 		config Config
-		says   string // "": nothing is wrong
+		says   string // "": the configuration is valid
 	}{
 		{Config{Runtime: Podman, Image: "a", ShmSize: 1 << 30, Mounts: []string{"/a", "/b:/c:ro"}}, ""},
 		{Config{Runtime: Charliecloud, Image: "a", ShmSize: 1 << 30}, "shm_size: charliecloud shares"},

@@ -52,7 +52,7 @@ func FuzzParseMount(f *testing.F) {
 	})
 }
 
-// The innermost bind counts, and binds of the run beside those of the job.
+// The innermost bind decides the path on the host. Binds of the run count as well as those of the job.
 func TestHostPath(t *testing.T) {
 	c := Config{Mounts: []string{"/lab/x:/data", "/fast:/data/in/deep", "/same", "/other:/proj/in"}}
 	for path, want := range map[string]string{
@@ -62,7 +62,7 @@ func TestHostPath(t *testing.T) {
 		"/data/in/a":         "/lab/x/in/a",
 		"/data/in/deep/a":    "/fast/a",
 		"/database":          "/database",
-		"/same/../same/a":    "/same/../same/a", // behind a link .. is not what it seems
+		"/same/../same/a":    "/same/../same/a", // behind a link, .. may lead elsewhere
 		"/proj/a":            "/proj/a",
 		"/proj/in/a":         "/other/a",
 		"/elsewhere/../data": "/lab/x",
@@ -77,8 +77,8 @@ func TestHostPath(t *testing.T) {
 func TestBindsAreInOrderAndOnce(t *testing.T) {
 	got := tidy([]Bind{
 		{Source: "/p/code", Target: "/p/code"},
-		{Source: "/p/code/runs", Target: "/p/code/runs"},               // is there by the one above
-		{Source: "/p/code/key", Target: "/p/code/key", ReadOnly: true}, // is not: it may not be written to
+		{Source: "/p/code/runs", Target: "/p/code/runs"},               // the bind above includes it
+		{Source: "/p/code/key", Target: "/p/code/key", ReadOnly: true}, // the bind above does not replace it, because this one is read-only
 		{Source: "/x", Target: "/data/in"},
 		{Source: "/data", Target: "/data"},
 		{Source: "/y", Target: "/data/in"}, // the last one counts
@@ -92,7 +92,7 @@ func TestBindsAreInOrderAndOnce(t *testing.T) {
 	}
 }
 
-// The same mount twice is harmless, as in a job file and its defaults; another one at the same path is not.
+// The same mount twice is valid, as when a job file and its defaults both name it. Two different mounts at the same path are not.
 func TestSameMountTwiceIsValid(t *testing.T) {
 	for mount, ok := range map[string]bool{"/lab/x:/data": true, "/lab/y:/data": false, "/lab/x:/data:ro": false} {
 		c := Config{Runtime: Podman, Image: "image", Mounts: []string{"/lab/x:/data", mount}}
