@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// noise is n bytes, the same ones for the same n.
+// noise returns n bytes, and always the same ones for the same n.
 func noise(n int) []byte {
 	rng := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)})
 	data := make([]byte, n)
@@ -19,7 +19,7 @@ func noise(n int) []byte {
 	return data
 }
 
-// TestChecksumGivesThePublishedExamples has the examples of RFC 3720, B.4, and the one by which CRCs are known.
+// TestChecksumGivesThePublishedExamples uses the examples of RFC 3720, B.4, and the usual check value of CRCs.
 func TestChecksumGivesThePublishedExamples(t *testing.T) {
 	up := make([]byte, 32)
 	for i := range up {
@@ -46,8 +46,8 @@ func TestChecksumGivesThePublishedExamples(t *testing.T) {
 	}
 }
 
-// TestChecksumIsRightForEveryLength compares with the standard library: each length, at each address modulo the longest
-// vector, after any checksum.
+// TestChecksumIsRightForEveryLength compares each length, at each address modulo the longest vector and after any checksum, with the
+// standard library.
 func TestChecksumIsRightForEveryLength(t *testing.T) {
 	t.Parallel()
 	const longest, vector = 5000, 64
@@ -71,7 +71,7 @@ func TestChecksumIsRightForEveryLength(t *testing.T) {
 	}
 }
 
-// TestChecksumIsRightWhereLongInputsAreCut crosses the lengths at which long inputs are cut.
+// TestChecksumIsRightWhereLongInputsAreCut uses lengths around those at which long inputs are cut.
 func TestChecksumIsRightWhereLongInputsAreCut(t *testing.T) {
 	t.Parallel()
 	const piece = 256 << 10
@@ -121,7 +121,7 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
-// TestCombineGivesTheWholesChecksum compares combined checksums of random splits with the standard library's of the whole.
+// TestCombineGivesTheWholesChecksum compares combined checksums of random splits with the standard library's checksum of the whole.
 func TestCombineGivesTheWholesChecksum(t *testing.T) {
 	t.Parallel()
 	data := noise(250_000)
@@ -138,8 +138,8 @@ func TestCombineGivesTheWholesChecksum(t *testing.T) {
 	})
 }
 
-// TestCombineTakesLongLengths: lengths that no test can hold in memory follow from shorter ones, as a string of m + n
-// bytes is one of m, then n.
+// TestCombineTakesLongLengths checks lengths that no test can hold in memory. They follow from shorter ones, because a string of m + n
+// bytes is one of m bytes and then one of n bytes.
 func TestCombineTakesLongLengths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -158,7 +158,8 @@ func BenchmarkCombine(b *testing.B) {
 	}
 }
 
-// remainder is x^n modulo P by long division, a bit at a time, in the order in which RFC 3720, 12.1, writes P: bit 0 is that of x^0.
+// remainder computes x^n modulo P by long division, one bit at a time. The bits are in the order in which RFC 3720, 12.1, writes P: bit 0
+// is the coefficient of x^0.
 func remainder(n int) uint32 {
 	const p = 0x11edc6f41
 	r := uint64(1)
@@ -183,7 +184,7 @@ func TestPowerIsTheRemainderOfAPower(t *testing.T) {
 	}
 }
 
-// TestTimesDistributesAndCommutes: multiplication distributes, commutes, and has 1.
+// TestTimesDistributesAndCommutes: multiplication distributes over addition, commutes, and has a unit.
 func TestTimesDistributesAndCommutes(t *testing.T) {
 	for range 1000 {
 		a, b, c := rand.Uint32(), rand.Uint32(), rand.Uint32()
@@ -193,7 +194,8 @@ func TestTimesDistributesAndCommutes(t *testing.T) {
 	}
 }
 
-// BenchmarkChecksum compares Checksum with the standard library's, and that with lines read ahead, of bytes in the cache and in no cache.
+// BenchmarkChecksum compares Checksum, the standard library's checksum, and the same with lines read ahead. It takes bytes in the cache and
+// bytes in no cache.
 func BenchmarkChecksum(b *testing.B) {
 	sides := []struct {
 		name     string
@@ -212,14 +214,14 @@ func BenchmarkChecksum(b *testing.B) {
 	const block = 256 << 10 // a chunk of a checkpoint
 	data := make([]byte, 256<<20)
 	for i := range data {
-		data[i] = 1 // so that the pages are there
+		data[i] = 1 // so that the pages exist
 	}
 	for _, side := range sides {
 		b.Run("memory/"+side.name, func(b *testing.B) { checksums(b, data, block, side.checksum) })
 	}
 }
 
-// checksums takes one of each block of data in turn.
+// checksums computes the checksum of each block of data in turn.
 func checksums(b *testing.B, data []byte, block int, checksum func([]byte) uint32) {
 	b.SetBytes(int64(block))
 	for at := 0; b.Loop(); at = (at + block) % len(data) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFactorsMoveABlockByItsDistance checks that by long multiplication: the sum of the two products
-// has the CRC of the 16 bytes with D bits of zeros after them.
+// TestFactorsMoveABlockByItsDistance checks the factors by long multiplication: the sum of the two products has the same CRC as the 16
+// bytes followed by as many zero bits as the distance.
 func TestFactorsMoveABlockByItsDistance(t *testing.T) {
 	for i, bits := range []int{4096, 2048, 1024, 512, 384, 256, 128} {
 		for range 200 {
@@ -32,10 +32,10 @@ func TestFactorsMoveABlockByItsDistance(t *testing.T) {
 	}
 }
 
-// register is that of a CRC which begins with 0 after p.
+// register returns the register of a CRC that begins with 0, after p.
 func register(p []byte) uint32 { return ^crc32.Update(^uint32(0), table, p) }
 
-// product is a * b without carries.
+// product returns a * b without carries.
 func product(a, b uint64) (low, high uint64) {
 	for i := range 64 {
 		if b>>i&1 != 0 {
@@ -46,7 +46,7 @@ func product(a, b uint64) (low, high uint64) {
 	return low, high
 }
 
-// TestFoldTakesLongInputs: where the CPU can, long inputs do not go by the standard library.
+// TestFoldTakesLongInputs: if the CPU supports it, fold takes long inputs, and leaves at most a short rest to the standard library.
 func TestFoldTakesLongInputs(t *testing.T) {
 	if !canFold {
 		t.Skip("this CPU has no AVX-512 with VPCLMULQDQ")

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestChecksumReadsNothingOutside reads memory between two pages that cannot be read: a byte before the first or behind
-// the last is a fault.
+// TestChecksumReadsNothingOutside puts the bytes between two pages that cannot be read. Reading a byte before the first or after the last
+// one is a fault.
 func TestChecksumReadsNothingOutside(t *testing.T) {
 	page := unix.Getpagesize()
 	all, err := unix.Mmap(-1, 0, 3*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
