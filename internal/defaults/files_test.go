@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// written are places below a folder of the test's own, with what the files hold; an empty text means that there is no file.
+// written returns places below a folder of the test, whose files hold the given texts. For an empty text there is no file.
 func written(t *testing.T, site, user string) Places {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func TestUserFolderFollowsXDG(t *testing.T) {
 	}
 }
 
-// TestReadTakesWhatIsThere holds which files are read, and in what order.
+// TestReadTakesWhatIsThere checks which files are read, and in what order.
 func TestReadTakesWhatIsThere(t *testing.T) {
 	for _, test := range []struct{ site, user, want string }{
 		{"", "", ""},
@@ -99,7 +99,7 @@ func TestDefaultsOthersCanWriteAreRefused(t *testing.T) {
 			t.Errorf("what others may read: %v", err)
 		}
 	}
-	// folders above
+	// a folder of the files, or above them, that others can write to is named
 	p := written(t, "slurm.qos = \"a\"", "slurm.qos = \"b\"")
 	above := filepath.Dir(p.Site)
 	for _, folder := range []string{p.User, above} {
@@ -121,7 +121,7 @@ func TestDefaultsOthersCanWriteAreRefused(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfAnotherUserAreRefused takes root, as only root can give a file away.
+// TestDefaultsOfAnotherUserAreRefused needs root, because only root can give a file to another user.
 func TestDefaultsOfAnotherUserAreRefused(t *testing.T) {
 	for at := range 2 {
 		p := written(t, "slurm.qos = \"a\"", "slurm.qos = \"b\"")
