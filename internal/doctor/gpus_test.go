@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// The lines are as NVIDIA documents them ("nvidia-smi --help-query-gpu", --format=csv,noheader,nounits), and its words for what it cannot
-// tell; those for GPUs that are lost are of NVIDIA's forum and its notes on Xid 79.
+// TestParseGPUs: the lines have the form that NVIDIA documents ("nvidia-smi --help-query-gpu", --format=csv,noheader,nounits), with
+// NVIDIA's words for unknown values. The lines about lost GPUs come from NVIDIA's forum and its notes on Xid 79.
 func TestParseGPUs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		out  string
@@ -52,7 +52,7 @@ func TestParseGPUs(t *testing.T) {
 
 func TestListGPUs(t *testing.T) {
 	for name, tt := range map[string]struct {
-		script string // of a nvidia-smi; "": there is none
+		script string // of an nvidia-smi; "": no such program
 		gpus   int
 		says   string
 	}{

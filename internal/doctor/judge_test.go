@@ -21,8 +21,8 @@ func soundNode(host string) Node {
 
 func TestJudge(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(n []Node) // of n1 to n4
-		want   []string       // "level nodes: beginning of what is found", after what is equal
+		change func(n []Node) // it changes nodes n1 to n4
+		want   []string       // "level nodes: beginning of the finding", after the findings that are always the same
 	}{
 		"sound":        {func([]Node) {}, nil},
 		"a kernel":     {func(n []Node) { n[2].Kernel = "6.1.9" }, []string{"warn n3: 6.1.0 on n[1-2,4], 6.1.9 on n3"}},

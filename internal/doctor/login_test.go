@@ -14,11 +14,11 @@ import (
 	"ddpbatch/slurm"
 )
 
-// site is a pretended cluster: what its commands answer.
+// site is a simulated cluster: it holds what its commands answer.
 type site struct {
 	config, partitions, mpi string
 	testOnly                slurm.Output
-	err                     error // of all commands
+	err                     error // the error of all commands
 }
 
 func (s site) run(_ context.Context, c slurm.Command) (slurm.Output, error) {
@@ -40,7 +40,7 @@ func (s site) run(_ context.Context, c slurm.Command) (slurm.Output, error) {
 	return slurm.Output{}, fmt.Errorf("%s is not known here", c.Name)
 }
 
-// realSite answers as the real cluster of that release did.
+// realSite answers as a real cluster of that release did.
 func realSite(t *testing.T, release string) site {
 	t.Helper()
 	config, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", release, "config", "scontrol-show-config.txt"))
@@ -62,7 +62,7 @@ func (s site) login(t *testing.T) Login {
 	return Login{Slurm: &slurm.Client{Run: s.run}, Folder: t.TempDir(), Temp: t.TempDir(), Now: time.Now}
 }
 
-// TestClock: the cluster of 22.05 answered at 00:29:10, in a time without a zone.
+// TestClock: the cluster with Slurm 22.05 answered at 00:29:10, in a time without a zone.
 func TestClock(t *testing.T) {
 	answered := time.Date(2026, 11, 21, 0, 29, 10, 0, time.Local)
 	for name, tt := range map[string]struct {
@@ -96,7 +96,7 @@ func of(t *testing.T, list []Finding, check string) Finding {
 }
 
 func TestLoginOfRealClusters(t *testing.T) {
-	for release, want := range map[string]map[string]string{ // what each check says, as "level text"
+	for release, want := range map[string]map[string]string{ // "level text" of each check
 		"22.05": {
 			"slurm": "ok 22.05.8, cluster lab;", "KillWait": "warn Slurm kills a job 5s after TERM; of this time the ranks have 3s",
 			"accounting": "ok slurmdbd",
@@ -127,7 +127,7 @@ func TestLoginOfRealClusters(t *testing.T) {
 
 func TestLoginFindings(t *testing.T) {
 	set := func(name, value string) func(*site) {
-		return func(s *site) { s.config = name + " = " + value + "\n" + s.config } // the first counts
+		return func(s *site) { s.config = name + " = " + value + "\n" + s.config } // the first line counts
 	}
 	for name, tt := range map[string]struct {
 		change func(*site)

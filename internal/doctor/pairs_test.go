@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// Each node meets each other once, in as few rounds as there can be, and is in one pair of a round.
+// Each node meets each other node once, in as few rounds as possible, and is in at most one pair of a round.
 func TestRounds(t *testing.T) {
 	for n := range 65 {
 		all := rounds(n)
@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// The ranks of one process are nodes here, two of which have a second task.
+// The ranks of this process act as three nodes, two of which have a second task.
 func TestExamine(t *testing.T) {
 	const ranks = 5
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(ranks), mpi.InitConfig{Config: mpi.DefaultConfig()})
@@ -59,7 +59,7 @@ func TestExamine(t *testing.T) {
 		all.Go(func() {
 			task := Task{
 				Host: hosts[rank], Version: "1", Folder: folder, Root: os.DirFS("/"), Lookup: os.LookupEnv,
-				Names: []string{hosts[rank], "localhost", "no-such-name.invalid"}, // RFC 2606: there is never one
+				Names: []string{hosts[rank], "localhost", "no-such-name.invalid"}, // RFC 2606: this name never exists
 			}
 			reports[rank], errs[rank] = task.Examine(t.Context(), c, locals[rank])
 			c.Close()
@@ -97,7 +97,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// The second task of a node waits until the first has looked at the node and measured all pairs.
+// The second task of a node waits until the first task has checked the node and measured all pairs. Limit must leave time for that.
 func TestLimitHasRoomForAllRounds(t *testing.T) {
 	for _, nodes := range []int{1, 2, 150, 300, 1000, 5000} {
 		n := len(rounds(nodes))
@@ -107,7 +107,7 @@ func TestLimitHasRoomForAllRounds(t *testing.T) {
 	}
 }
 
-// A node that is gone ends the others' measurement.
+// If a node is gone, the measurement ends on the others.
 func TestExamineWithoutAPeer(t *testing.T) {
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(2), mpi.InitConfig{Config: mpi.DefaultConfig()})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// cluster is n nodes, all pairs of which have 20 us and 10 GB/s, but for a little noise and what change does.
+// cluster returns the report of n nodes, all pairs of which have 20 us and 10 GB/s, apart from a little noise and what change does.
 func cluster(n int, change func(p *Pair)) *Report {
 	r := &Report{Backend: "tcp"}
 	for i := range n {
@@ -42,10 +42,10 @@ func TestSlowNodesAndLinks(t *testing.T) {
 		name   string
 		n      int
 		change func(p *Pair)
-		want   []string // "nodes: beginning of what is found"
+		want   []string // "nodes: beginning of the finding"
 	}{
 		{"two", 2, nil, nil},
-		{"two that are slow", 2, slowNodes(1), nil}, // nobody can tell
+		{"two that are slow", 2, slowNodes(1), nil}, // with two nodes, the slow one cannot be told apart
 		{"three", 3, nil, nil},
 		{"one of three", 3, slowNodes(2), []string{"n3: it is slow to all other nodes: 1.25 GB/s at best; usual are 20 us, 9.6 GB/s"}},
 		{"one of four", 4, slowNodes(0), []string{"n1: it is slow to all other nodes"}},
