@@ -17,7 +17,7 @@ func TestIndexCallsForEachOnce(t *testing.T) {
 	}
 }
 
-// Calls wait for one another only in a program that does them at once.
+// The calls run at the same time: each waits for the other one.
 func TestIndexCallsAtOnce(t *testing.T) {
 	met := make(chan bool)
 	Index(2, func(i int) {
