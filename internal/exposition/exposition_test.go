@@ -24,7 +24,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// begun is a run whose second attempt has begun.
+// begun returns a run whose second attempt has begun.
 func begun(t *testing.T) *rundir.Dir {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
@@ -54,7 +54,8 @@ func quiet(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { t.Errorf("told: "+format, args...) }
 }
 
-// TestFileShowsTheRunUntilItsEnd: figures are those of the ledger and the metrics, collectors can read the file, and it is gone at the end.
+// TestFileShowsTheRunUntilItsEnd: the figures are those of the ledger and the metrics, collectors can read the file, and the file is
+// removed at the end.
 func TestFileShowsTheRunUntilItsEnd(t *testing.T) {
 	run, folder, said := begun(t), t.TempDir(), &testkit.Journal{}
 	must(t, os.WriteFile(run.MetricsPath(), []byte(`{"attempt":2,"step":40,"samples_per_s":9.5}`+"\n"), 0o600))
@@ -62,7 +63,7 @@ func TestFileShowsTheRunUntilItsEnd(t *testing.T) {
 	stop := Start(ctx, Config{Labels: digits, Dir: run, Folder: folder, Log: said.Logger(), Note: quiet(t)})
 	path := filepath.Join(folder, "ddpbatch-12_3.prom")
 	testkit.Eventually(t, "the file is there", func() bool { _, err := os.Stat(path); return err == nil })
-	cancel() // by which a run is asked to stop, which takes a while
+	cancel() // this asks the run to stop, which takes a while
 	text, err := os.ReadFile(path)
 	must(t, err)
 	got := values(t, text, prometheus, digits)
@@ -107,7 +108,7 @@ func TestFiguresAreTakenEveryHalfMinute(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ddpbatch-12_3.prom")
 		c := Config{Labels: digits, Folder: filepath.Dir(path), Log: said.Logger(), Note: quiet(t)}
 		stop := newExporter(c, gather).start(t.Context(), c)
-		for _, want := range []float64{1, 1, 3, 4} { // the second time there were none, and those before stay
+		for _, want := range []float64{1, 1, 3, 4} { // the second time the figures are missing, and the previous ones stay
 			synctest.Wait()
 			text, err := os.ReadFile(path)
 			must(t, err)
@@ -123,7 +124,7 @@ func TestFiguresAreTakenEveryHalfMinute(t *testing.T) {
 	})
 }
 
-// TestFileSystemThatHangsHoldsUpNoEnd: the file is removed all the same.
+// TestFileSystemThatHangsHoldsUpNoEnd: the file is removed even if a file system hangs.
 func TestFileSystemThatHangsHoldsUpNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, answer := true, make(chan struct{})
@@ -154,7 +155,7 @@ func TestFileSystemThatHangsHoldsUpNoEnd(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeShownIsOneWarning, however long the run goes on.
+// TestWhatCannotBeShownIsOneWarning: however long the run goes on, what cannot be shown causes one warning.
 func TestWhatCannotBeShownIsOneWarning(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -191,7 +192,7 @@ func TestWhatCannotBeShownIsOneWarning(t *testing.T) {
 	}
 }
 
-// TestFileFollowsNoLink: another user who can write to the folder, too, cannot have this one write elsewhere.
+// TestFileFollowsNoLink: another user who can also write to the folder cannot make this user write elsewhere.
 func TestFileFollowsNoLink(t *testing.T) {
 	folder, target := t.TempDir(), filepath.Join(t.TempDir(), "precious")
 	must(t, os.WriteFile(target, []byte("precious"), 0o600))

@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// parsed is a sample as a reader has it.
+// parsed is a sample as a reader gets it.
 type parsed struct {
 	name   string
 	labels map[string]string
 	value  float64
 }
 
-// key is the sample's name with its labels, but for those of the run.
+// key returns the sample's name with its labels, without those of the run.
 func (p parsed) key() string {
 	key := p.name
 	for _, name := range []string{"phase", "cause"} {
@@ -34,9 +34,9 @@ var (
 	realNumber = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$`)
 )
 
-// parse reads what the two specifications both allow, less timestamps, which node_exporter refuses: each family is in one piece, with its
-// HELP and its TYPE before its samples, there are no other comments, no series is there twice, and a sample of a counter ends in _total. In
-// OpenMetrics the family of a counter does not, and # EOF is the last line.
+// parse reads the format that both specifications allow, without timestamps, which node_exporter refuses. Each family is in one piece, with
+// its HELP and its TYPE before its samples. No other comments and no repeated series are allowed, and a sample of a counter ends in _total.
+// In OpenMetrics the name of a counter's family does not end in _total, and # EOF is the last line.
 func parse(text string, as format) (samples []parsed, err error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("not UTF-8")
@@ -144,7 +144,7 @@ func parseSample(line string) (p parsed, err error) {
 	}
 }
 
-// values are the samples of a text by key. Each has the labels of the run.
+// values returns the samples of a text by key, and checks that each has the labels of the run.
 func values(t *testing.T, text []byte, as format, of Labels) map[string]float64 {
 	t.Helper()
 	samples, err := parse(string(text), as)
@@ -161,7 +161,7 @@ func values(t *testing.T, text []byte, as format, of Labels) map[string]float64 
 	return all
 }
 
-// What is wrong by the specifications is found: without this, parse could take anything.
+// parse finds violations of the specifications. Without this test, parse could accept anything.
 func TestGrammarRefuses(t *testing.T) {
 	const good = "# HELP a Text.\n# TYPE a gauge\na{x=\"1\"} 2\n"
 	if _, err := parse(good, prometheus); err != nil {

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestHTTPClientGetsTheFigures: net/http's client is one of HTTP/1.1.
+// TestHTTPClientGetsTheFigures uses net/http's client, which speaks HTTP/1.1.
 func TestHTTPClientGetsTheFigures(t *testing.T) {
 	said, notes := &testkit.Journal{}, []string{}
 	c := Config{
@@ -90,7 +90,7 @@ func (p pipes) dial() net.Conn {
 	return ours
 }
 
-// TestSilentConnectionsEndInTime: so many of them as there can be hold up who asks after them for some seconds.
+// TestSilentConnectionsEndInTime: if all possible connections are silent, a client that connects after them waits for some seconds only.
 func TestSilentConnectionsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExporter(Config{Labels: digits}, func(time.Time) (figures, error) { return trained(), nil })
@@ -103,7 +103,7 @@ func TestSilentConnectionsEndInTime(t *testing.T) {
 		for i := range maxConnections {
 			conn := l.dial()
 			defer conn.Close()
-			if i%2 == 0 { // a request that has no end
+			if i%2 == 0 { // a request that never ends
 				tasks.Go(func() {
 					for err := error(nil); err == nil; time.Sleep(time.Second) {
 						_, err = io.WriteString(conn, "G")
@@ -148,7 +148,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever is sent, what is read of it is what a request says, in its first bytes.
+// FuzzRequest: whatever a client sends, readRequest returns what the request says in its first bytes.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n"))
 	f.Add([]byte("POST /x?y HTTP/1.0\n\nbody"))

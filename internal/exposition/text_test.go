@@ -14,7 +14,7 @@ import (
 
 var digits = Labels{Job: "digits", ID: "12_3", Run: "digits-20261121-101500-1a2b3c4d-3"}
 
-// trained are the figures of a run that was started again once.
+// trained returns the figures of a run that was restarted once.
 func trained() figures {
 	return figures{
 		attempt: 2, restarts: 1,
@@ -28,7 +28,7 @@ func trained() figures {
 	}
 }
 
-// Written by hand, by the two specifications.
+// The expected texts are written by hand, following the two specifications.
 const (
 	labels  = `job_id="12_3",job_name="digits",run="digits-20261121-101500-1a2b3c4d-3"`
 	attempt = "# HELP ddpbatch_attempt Number of the newest attempt.\n# TYPE ddpbatch_attempt gauge\nddpbatch_attempt{" + labels + "} 2\n"
@@ -107,14 +107,14 @@ func TestUnknownFiguresAreLeftOut(t *testing.T) {
 	}
 }
 
-// FuzzText: whatever names and numbers are, the text has the grammar, and a reader has the same ones.
+// FuzzText: whatever the names and numbers are, the text follows the grammar, and a reader gets the same names and numbers.
 func FuzzText(f *testing.F) {
 	f.Add("digits", "12", "digits-1", int64(3), 812.5, int64(time.Hour))
 	f.Add("a\\b", "\"\n\"", "\xff\u202e,}", int64(1<<53-1), math.SmallestNonzeroFloat64, int64(-1))
 	f.Add(strings.Repeat("é", 200), "", "{", int64(0), math.MaxFloat64, int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, job, id, run string, step int64, rate float64, lost int64) {
 		if math.IsNaN(rate) || math.IsInf(rate, 0) || step < 0 || step >= 1<<53 {
-			return // which rundir.LastMetrics does not return
+			return // rundir.LastMetrics does not return such values
 		}
 		figures := trained()
 		figures.newest.Step, figures.newest.SamplesPerSec = step, rate
@@ -141,7 +141,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// sameRunes compares texts but for how many characters stand for bytes that are no UTF-8: ToValidUTF8 has one for several.
+// sameRunes compares texts, but ignores how many characters replace bytes that are not UTF-8: ToValidUTF8 replaces several by one.
 func sameRunes(a, b string) bool {
 	squeeze := func(s string) string {
 		for strings.Contains(s, "\ufffd\ufffd") {
