@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// An error is elsewhere what it was: of its rank, of its first class and no other, with its text.
+// An error keeps its rank, its text and its first class, and no other class, when it is recreated elsewhere.
 func TestFailureKeepsRankClassAndText(t *testing.T) {
 	classes := []error{fs.ErrExist, fs.ErrClosed}
 	if Of(1, nil, classes) != nil {
@@ -19,7 +19,7 @@ func TestFailureKeepsRankClassAndText(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err     error
 		message string
-		class   error // nil: none
+		class   error // nil: no class
 	}{
 		"no class":  {errors.New("lost"), `{"rank":3,"text":"lost"}`, nil},
 		"one class": {fmt.Errorf("open: %w", fs.ErrClosed), `{"rank":3,"text":"open: file already closed","class":2}`, fs.ErrClosed},
