@@ -14,10 +14,10 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// at is so many seconds after noon.
+// at returns the time that many seconds after noon.
 func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 
-// made is a run of two nodes that was made at noon, with the given ledger and metrics.
+// made returns a run of two nodes that was created at noon, with the given ledger and metrics.
 func made(t testing.TB, events []rundir.Event, metrics string) *rundir.Dir {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
@@ -60,7 +60,8 @@ func event(s float64, name string, attempt int) rundir.Event {
 	return rundir.Event{Time: at(s), Event: name, Attempt: attempt}
 }
 
-// trained are an attempt's lines, every 10 steps and every 10 seconds, the first at s; each begins with {"time":..., "attempt":...}.
+// trained returns the lines of an attempt, one every 10 steps and every 10 seconds, the first at s seconds. Each begins with {"time":...,
+// "attempt":...}.
 func trained(s float64, attempt, from, to int, more ...string) string {
 	var all strings.Builder
 	for step := from; step <= to; step += 10 {
@@ -72,7 +73,7 @@ func trained(s float64, attempt, from, to int, more ...string) string {
 	return all.String()
 }
 
-// parts are a breakdown's, in whole seconds, those that are 0 left out.
+// parts returns the parts of a breakdown in whole seconds, without those that are 0.
 func parts(b Breakdown) string {
 	var all []string
 	add := func(name string, d time.Duration) {
@@ -95,7 +96,7 @@ func parts(b Breakdown) string {
 
 func TestTimeGoesToItsParts(t *testing.T) {
 	const stall, resume = `,"save_stall_s":4`, `,"resume_find_s":2,"resume_load_s":3,"resume_step":50`
-	whole := trained(130, 1, 10, 100) // steps begin at 120
+	whole := trained(130, 1, 10, 100) // the steps begin at 120
 	tests := []struct {
 		name    string
 		events  []rundir.Event
@@ -216,9 +217,9 @@ func TestTimeGoesToItsParts(t *testing.T) {
 	}
 }
 
-// If it is unknown when a run that has ended last gave a sign of life, its time goes on until now.
+// If the time of the last sign of life of an ended run is unknown, its time goes on until now.
 func TestAnEndedRunWithoutASign(t *testing.T) {
-	waited, err := made(t, []rundir.Event{submit(0, "7")}, "").Task(1) // its submission is in the array's ledger
+	waited, err := made(t, []rundir.Event{submit(0, "7")}, "").Task(1) // its submission is recorded in the array's ledger
 	must(t, err)
 	unreadable := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, trained(130, 1, 10, 100))
 	must(t, os.RemoveAll(filepath.Join(unreadable.Path(), "attempts")))

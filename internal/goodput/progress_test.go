@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// A long attempt is known by few lines, and where it was at each step as well as if all were looked into.
+// A long attempt is summarized in few lines. They tell where the attempt was at each step as well as all lines would.
 func TestLongAttemptIsKnownByFewLines(t *testing.T) {
 	const lines = 20_000
 	p := progress{attempts: map[int]*training{}}
@@ -27,7 +27,7 @@ func TestLongAttemptIsKnownByFewLines(t *testing.T) {
 	}
 }
 
-// What comes later in the file gives what reading it at once gives.
+// Following a file that grows gives the same result as reading it at once.
 func TestFollowedMetricsAreThoseReadAtOnce(t *testing.T) {
 	events := []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"),
 		event(227, rundir.EventRestart, 1), begin(228, 2, "7", 0)}
@@ -37,7 +37,7 @@ func TestFollowedMetricsAreThoseReadAtOnce(t *testing.T) {
 	f, err := os.OpenFile(filepath.Join(run.Path(), "metrics.jsonl"), os.O_CREATE|os.O_WRONLY, 0o600)
 	must(t, err)
 	defer f.Close()
-	for i := 0; i < len(text); i += 37 { // lines are cut
+	for i := 0; i < len(text); i += 37 { // so that lines are cut
 		_, err := f.WriteString(text[i:min(i+37, len(text))])
 		must(t, err)
 		_, err = accounts.Of(run, false, at(330))
@@ -52,7 +52,7 @@ func TestFollowedMetricsAreThoseReadAtOnce(t *testing.T) {
 	}
 }
 
-// What was read once is not read again: nobody who watches a run pays for all of its metrics each time.
+// What was read once is not read again, so that a user who watches a run does not cause all of its metrics to be read each time.
 func TestOnlyWhatHasComeSinceIsRead(t *testing.T) {
 	before, since := trained(130, 1, 10, 100), trained(230, 1, 110, 150)
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, before)
@@ -60,7 +60,7 @@ func TestOnlyWhatHasComeSinceIsRead(t *testing.T) {
 	_, err := accounts.Of(run, false, at(225))
 	must(t, err)
 	must(t, os.WriteFile(run.MetricsPath(), []byte(strings.Repeat("x", len(before)-1)+"\n"+since), 0o600))
-	again, err := rundir.Open(run.Path()) // as a command that is asked once more opens it
+	again, err := rundir.Open(run.Path()) // as a command opens it when it is asked again
 	must(t, err)
 	got, err := accounts.Of(again, false, at(280))
 	must(t, err)
@@ -69,7 +69,7 @@ func TestOnlyWhatHasComeSinceIsRead(t *testing.T) {
 	}
 }
 
-// Where it is not known what a run did, the sentence says what is missing.
+// If it is unknown what a run did, the sentence says what is missing.
 func TestSentenceSaysWhatIsMissing(t *testing.T) {
 	const rest = ": queued for 1m40s, then 10s with 2 nodes: unknown 10s"
 	for metrics, want := range map[string]string{
@@ -87,7 +87,7 @@ func TestSentenceSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// If some elements of an array have told what they did, the sentence says so.
+// If it is known only for some elements of an array what they did, the sentence says so.
 func TestSentenceOfAnArrayThatIsKnownInPart(t *testing.T) {
 	for metrics, want := range map[string]string{
 		"":                          "some elements wrote no metrics",
@@ -111,7 +111,7 @@ func TestSentenceOfAnArrayThatIsKnownInPart(t *testing.T) {
 	}
 }
 
-// A job that waits has no nodes yet.
+// A job that waits does not have nodes yet.
 func TestSentenceOfAJobThatWaits(t *testing.T) {
 	got, err := new(Accounts).Of(made(t, []rundir.Event{submit(0, "7")}, ""), false, at(50))
 	must(t, err)
@@ -120,7 +120,7 @@ func TestSentenceOfAJobThatWaits(t *testing.T) {
 	}
 }
 
-// FuzzPartsAddUp holds that no ledger and no metrics make a part negative, or have time counted twice or left out.
+// FuzzPartsAddUp: whatever the ledger and the metrics hold, no part is negative, and no time is counted twice or left out.
 func FuzzPartsAddUp(f *testing.F) {
 	f.Add([]byte("\x00\x05\x10\x15\x20\x25"), trained(130, 1, 10, 60)+trained(200, 2, 40, 90))
 	names := []string{rundir.EventSubmit, rundir.EventBegin, rundir.EventEnd, rundir.EventRestart, rundir.EventRequeue, rundir.EventGiveUp,

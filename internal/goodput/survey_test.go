@@ -13,12 +13,12 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// lost is the end of an attempt that is blamed on nodes.
+// lost returns the end of an attempt that is blamed on nodes.
 func lost(at time.Time, attempt int, cause string, nodes ...string) rundir.Event {
 	return rundir.Event{Time: at, Event: rundir.EventEnd, Attempt: attempt, Cause: cause, Nodes: nodes}
 }
 
-// leftOut is the end of an attempt that n3 had no part in, as it failed its check.
+// leftOut returns the end of an attempt that ran without n3, because n3 failed its check.
 func leftOut(at time.Time, attempt int, cause string) rundir.Event {
 	e := lost(at, attempt, cause)
 	e.Unfit = []string{"n3"}
@@ -116,9 +116,9 @@ func TestSurveySumsNodeHours(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), broken.Path()) || strings.Contains(err.Error(), done.Path()) {
 			t.Errorf("error %v, want one that names the run whose ledger is none", err)
 		}
-		const perSecond = 2 / 3600.0 // node-hours, on two nodes
+		const perSecond = 2 / 3600.0 // node-hours of two nodes
 		want := 100*perSecond + 7200*perSecond
-		if ended { // with its last line
+		if ended { // at its last line
 			want = 100*perSecond + 100*perSecond
 		}
 		if s := got.Total; s.Runs != 3 || s.QueuedS != 3600 || math.Abs(s.Unknown-2) > 1e-9 {
@@ -152,7 +152,8 @@ func TestFailuresOfNodesSinceThenCount(t *testing.T) {
 	}
 }
 
-// Waits for saves of before then are not taken off what came since, and a line whose loss is not a JSON number counts as others do.
+// Waits for saves before a point in time are not subtracted from the time after it. A line whose loss is not a JSON number counts like any
+// other.
 func TestWaitsSinceThenCount(t *testing.T) {
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(226, rundir.EventGiveUp, 1)},
 		trained(130, 1, 10, 20)+trained(150, 1, 30, 40, `,"save_stall_s":8`)+
