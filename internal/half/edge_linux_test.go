@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// TestNothingIsReadBehindTheEnd converts slices that end where memory does: what reads or writes on dies.
+// TestNothingIsReadBehindTheEnd converts slices that end where the memory ends. Reading or writing beyond them is a fault.
 func TestNothingIsReadBehindTheEnd(t *testing.T) {
 	page := syscall.Getpagesize()
 	atEnd := func() unsafe.Pointer {

@@ -17,7 +17,7 @@ type format struct {
 	round                      func(dst, x []float32)
 }
 
-// formats are both, as exported functions convert them, and as the loops do that are used where there is no assembly.
+// formats are both types, once as the exported functions convert them, and once as the loops do that are used on machines without assembly.
 var formats = []format{
 	{"float16", 5, 10, ToFloat16s, FromFloat16s, RoundFloat16s},
 	{"bfloat16", 8, 7, ToBFloat16s, FromBFloat16s, RoundBFloat16s},
@@ -25,7 +25,7 @@ var formats = []format{
 	{"bfloat16 in Go", 8, 7, toBFloat16s, fromBFloat16s, roundBFloat16s},
 }
 
-// number is what the bits h stand for, as IEEE 754 has it.
+// number returns the value of the bits h according to IEEE 754.
 func (f format) number(h uint16) float32 {
 	fraction := float64(h & (1<<f.fractionBits - 1))
 	exponent := int(h>>f.fractionBits) & (1<<f.exponentBits - 1)
@@ -47,7 +47,7 @@ func (f format) number(h uint16) float32 {
 	return float32(v)
 }
 
-// same is equality in which NaN is NaN, and zeros have signs.
+// same reports whether two floats are equal, where NaN equals NaN and the signs of zeros differ.
 func same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
@@ -69,8 +69,8 @@ func TestFromBitsIsTheDefinition(t *testing.T) {
 	}
 }
 
-// TestToBitsRoundsToTheNearest takes every finite 16-bit float, and the points below, at and above the middle between it and the next,
-// of either sign: they must become the nearer one, and at the middle the even one.
+// TestToBitsRoundsToTheNearest takes every finite 16-bit float, and the points below, at and above the middle between it and the next, of
+// either sign. Each point must become the nearer float, and the middle the even one.
 func TestToBitsRoundsToTheNearest(t *testing.T) {
 	for _, f := range formats {
 		infinity := uint16(1<<f.exponentBits-1) << f.fractionBits
@@ -104,8 +104,8 @@ func TestToBitsRoundsToTheNearest(t *testing.T) {
 	}
 }
 
-// TestSlicesAreTheirElements compares slices with single numbers bit for bit, NaN's too, at lengths around the width of vectors and the
-// pieces that assembly works in. Nothing beyond the slices is written.
+// TestSlicesAreTheirElements compares slices with single numbers bit for bit, including the bits of NaN, at lengths around the width of
+// vectors and around the pieces that assembly works on. Nothing is written outside the slices.
 func TestSlicesAreTheirElements(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	lengths := []int{piece - 1, piece, piece + 9}
