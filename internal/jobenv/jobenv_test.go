@@ -40,7 +40,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Slurm says when the allocation ends, if nobody else does. What it says about a job without a limit is not a deadline.
+// If no other source gives a deadline, it is the end of the allocation that Slurm gives. What Slurm gives for a job without a limit is not
+// a deadline.
 func TestDeadlineMayComeFromSlurm(t *testing.T) {
 	for _, test := range []struct {
 		own, slurm string
