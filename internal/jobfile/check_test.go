@@ -13,13 +13,13 @@ import (
 	"ddpbatch/slurm"
 )
 
-// builtin ends a job that is right in all else; appended, it moves no line.
+// builtin is the end of a job file that is complete otherwise. Because it is appended, it moves no line.
 const builtin = "\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\ndata = { kind = \"generated\" }\n"
 
-// command likewise, for a job with a command of its own.
+// command does the same for a job with its own command.
 const command = "\n[launch]\ncommand = [\"true\"]\n"
 
-// TestMain runs the tests as a user whose home is /home/ann.
+// TestMain runs the tests as a user whose home directory is /home/ann.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("HOME", "/home/ann"); err != nil {
 		panic(err)
@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// parse reads a job as job.toml in /jobs.
+// parse reads a job as if it were job.toml in /jobs.
 func parse(src string, sets ...string) (*Job, []Fault, error) {
 	return Parse("job.toml", "/jobs", []byte(src), sets)
 }
 
-// lines gives faults as they are printed.
+// lines returns faults as they are printed.
 func lines(faults []Fault) []string {
 	var printed []string
 	for _, f := range faults {
@@ -41,7 +41,7 @@ func lines(faults []Fault) []string {
 	return printed
 }
 
-// checkFaults holds what is printed for src against what is wanted, line for line.
+// checkFaults compares the faults that are printed for src with those that are wanted, line by line.
 func checkFaults(t *testing.T, src string, sets []string, want ...string) {
 	t.Helper()
 	job, _, err := parse(src, sets...)
@@ -87,7 +87,7 @@ func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 	}
 }
 
-// TestFaultsShowNoSecrets has values wrong whose names tell that they may be secret, and such as stand within other values.
+// TestFaultsShowNoSecrets has wrong values: some have names that suggest a secret, and some are secrets inside other values.
 func TestFaultsShowNoSecrets(t *testing.T) {
 	for _, test := range []struct{ name, src, want string }{
 		{"not in quotes", "name = \"x\"\n[setup.env]\nHF_TOKEN = s3cret\n",
@@ -107,7 +107,7 @@ func TestFaultsShowNoSecrets(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
 	}
-	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=1234"}) // what was typed is the text
+	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=1234"}) // the value is the text as it was typed
 	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=[1234]", "setup.env.A-KEY=s3cret"},
 		"--set setup.env.A-KEY: \"A-KEY\" is not a name for an environment variable: use letters, digits and _")
 }
@@ -175,7 +175,7 @@ func TestBadKeysAreFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsOfSlurmHaveTheirPlace holds that what package slurm says about a key reaches the user, with its position.
+// TestFaultsOfSlurmHaveTheirPlace: the user sees what package slurm says about a key, with its position.
 func TestFaultsOfSlurmHaveTheirPlace(t *testing.T) {
 	for _, test := range []struct {
 		key, value string
@@ -183,7 +183,7 @@ func TestFaultsOfSlurmHaveTheirPlace(t *testing.T) {
 	}{
 		{"ntasks_per_node", `4`, int64(4)}, // ddpbatch sets it
 		{"frobnicate", `4`, int64(4)},      // sbatch does not have it
-		{"gpus-per-node", `4`, int64(4)},   // spelled as sbatch does
+		{"gpus-per-node", `4`, int64(4)},   // sbatch's own spelling
 		{"cpus_per_task", `"4"`, "4"},
 		{"time", `"1h"`, "1h"},
 		{"time", `01:00:00`, time.Time{}},
@@ -258,7 +258,7 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 	)
 }
 
-// TestClustersAreNamed gives values that name no clusters, each on line 3.
+// TestClustersAreNamed sets values on line 3 that do not name clusters.
 func TestClustersAreNamed(t *testing.T) {
 	for _, value := range []string{"all", "ALL", "a, b"} {
 		t.Run(value, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestClustersAreNamed(t *testing.T) {
 	}
 }
 
-// checkLine wants one finding on line 3, column 1; or none.
+// checkLine wants one finding on line 3, column 1, or none if want is empty.
 func checkLine(t *testing.T, what string, got []string, want string) {
 	t.Helper()
 	var all []string

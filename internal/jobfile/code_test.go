@@ -11,7 +11,8 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// TestCodeCopyIsWhereRanksRun: with a copy ranks and batch script begin in it; all paths of the job file mean the tree.
+// TestCodeCopyIsWhereRanksRun: if the code is copied, the ranks and the batch script begin in the copy, and all paths in the job file still
+// refer to the original tree.
 func TestCodeCopyIsWhereRanksRun(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -70,7 +71,7 @@ export = "out.safetensors"
 	}
 }
 
-// TestResumeKeepsTheCode: nothing that is set at a resume makes another copy, or leads away from the one that is there.
+// TestResumeKeepsTheCode: no override at a resume makes another copy, or leads away from the existing one.
 func TestResumeKeepsTheCode(t *testing.T) {
 	before := &Job{WorkDir: "/w", CodeDir: "sub"}
 	before.Code.Snapshot = "git"
@@ -95,7 +96,7 @@ func TestResumeKeepsTheCode(t *testing.T) {
 	}
 }
 
-// TestLiveCodeIsWarnedOf: what ranks would run of the tree itself.
+// TestLiveCodeIsWarnedOf: a warning names the code that ranks would run directly from the tree.
 func TestLiveCodeIsWarnedOf(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -120,7 +121,7 @@ func TestLiveCodeIsWarnedOf(t *testing.T) {
 		name    string
 		change  func(*Job)
 		environ []string
-		want    []string // of each warning a part
+		want    []string // a part of each warning
 	}{
 		{"nothing", func(*Job) {}, []string{"PATH=/bin"}, nil},
 		{"a venv", func(j *Job) { j.Setup.Venv = "../venv" }, nil, []string{editable}},

@@ -23,13 +23,13 @@ func TestOverridesAreCompletedLevelByLevel(t *testing.T) {
 		"checkpoint.async=":       {"checkpoint.async=true", "checkpoint.async=false"},
 		"slurm.contiguous=":       {"slurm.contiguous=true", "slurm.contiguous=false"},
 		"slurm.wait_all_nodes=":   {"slurm.wait_all_nodes=0", "slurm.wait_all_nodes=1"},
-		"slurm.partition=":        nil, // the site's, which Slurm alone knows
+		"slurm.partition=":        nil, // partitions depend on the site, and only Slurm knows them
 		"train.mode=d":            {"train.mode=ddp", "train.mode=dp"},
 		"sweep.m":                 {"sweep.mode=", "sweep.mpi."},
 		"sweep.mode=":             {"sweep.mode=product", "sweep.mode=zip"},
 		"sweep.train.optimizer.l": {"sweep.train.optimizer.lr="},
 		"sweep.se":                {"sweep.setup."},
-		"sweep.setup.":            {"sweep.setup.env."}, // one batch script for all elements
+		"sweep.setup.":            {"sweep.setup.env."}, // all elements have the same batch script
 		"sweep.sl":                nil,
 		"sweep.sc":                nil,
 		"sweep.sw":                nil,
@@ -40,10 +40,10 @@ func TestOverridesAreCompletedLevelByLevel(t *testing.T) {
 		"launch.po":               {"launch.ports="},
 		"script":                  {"script_template="},
 		"name=":                   nil,
-		"setup.env.":              nil, // of any name
+		"setup.env.":              nil, // it takes any name
 		"container.ru":            {"container.runtime="},
 		"nonesuch.":               nil,
-		"name.":                   nil, // a key, no table
+		"name.":                   nil, // a key, and not a table
 		"slurm=":                  nil,
 		"a.b.c=d":                 nil,
 		".":                       nil,
@@ -59,7 +59,7 @@ func TestOverridesAreCompletedLevelByLevel(t *testing.T) {
 	}
 }
 
-// TestEveryKeyIsReached walks what is offered, and finds every key of the schema.
+// TestEveryKeyIsReached follows all completions, and checks that they reach every key of the schema.
 func TestEveryKeyIsReached(t *testing.T) {
 	keys := 0
 	var walk func(n *node, begun string)
@@ -82,8 +82,7 @@ func TestEveryKeyIsReached(t *testing.T) {
 	}
 }
 
-// TestWordsAreTaken holds that a key takes each word that is offered for it, as --set reads it, and that lists are not of keys that take
-// anything.
+// TestWordsAreTaken: a key accepts each word that is offered for it, as --set reads it. A key that accepts anything has no list of words.
 func TestWordsAreTaken(t *testing.T) {
 	lists := 0
 	eachKey(schema(), nil, func(key toml.Key, n *node) {
@@ -117,13 +116,13 @@ func eachKey(n *node, at toml.Key, do func(key toml.Key, n *node)) {
 			do(key, child)
 		}
 		if child.item != nil {
-			continue // nothing in it can be set alone
+			continue // its keys cannot be set alone
 		}
 		eachKey(child, key, do)
 	}
 }
 
-// TestTrainersWordsAreThese: the trainer says which words there are where one is wrong, and these are they.
+// TestTrainersWordsAreThese: for a wrong word, the trainer lists the valid ones, and they are the words that are offered here.
 func TestTrainersWordsAreThese(t *testing.T) {
 	const job = "schema = 1\nname = \"a\"\n[train.data]\nkind = \"csv\"\npath = \"x.csv\"\n[train.model]\nkind = \"mlp\"\n"
 	for _, key := range []string{
@@ -147,7 +146,7 @@ func TestTrainersWordsAreThese(t *testing.T) {
 	}
 }
 
-// TestCompletionsGoOn: whatever was typed, each way goes on from it, and the key before "=" is one of the schema.
+// TestCompletionsGoOn: whatever was typed, each completion continues it, and the key before "=" is in the schema.
 func TestCompletionsGoOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		begun := rapid.OneOf(rapid.String(), rapid.StringMatching(`(sweep\.)?(train|slurm|launch)\.[a-z_.]{0,12}=?[a-z]?`)).Draw(t, "begun")

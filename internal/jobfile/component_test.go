@@ -11,7 +11,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// hetJob is a job of two components: one node with two ranks, and two with three each.
+// hetJob is a job of two components: one node with two ranks, and two nodes with three ranks each.
 const hetJob = `name = "x"
 [slurm]
 gpus_per_node = 1
@@ -44,14 +44,14 @@ func TestComponents(t *testing.T) {
 		t.Errorf("%+v", script)
 	}
 
-	// the list of launch.nproc_per_node goes over the nodes of all components
+	// the list of launch.nproc_per_node covers the nodes of all components
 	listed := strings.NewReplacer("nproc_per_node = 3\n", "", "nproc_per_node = 2", "nproc_per_node = [2, 3, 3]").Replace(hetJob)
 	other, _, err := parse(listed)
 	if err != nil || !reflect.DeepEqual(job.BatchScript("/r"), other.BatchScript("/r")) {
 		t.Errorf("with a list of ranks: %+v, %v", other, err)
 	}
 
-	// an override takes the components away, or makes others
+	// an override removes the components, or replaces them
 	for set, nodes := range map[string]int{"slurm.component=[]": 1, "slurm.component=[{nodes = 4}, {}]": 6} {
 		job, _, err := Parse("job.toml", "/jobs", []byte(hetJob), []string{set})
 		if err != nil || job.Nodes() != nodes || len(job.Launch.NprocPerNode.Counts) != 1 {
@@ -124,7 +124,8 @@ func TestComponentsMayBeInTasks(t *testing.T) {
 	}
 }
 
-// TestForbiddenInComponents: what a site forbids in [slurm] no component has either, and no file of defaults has components.
+// TestForbiddenInComponents: what a site forbids in [slurm] is also forbidden in each component, and a file of defaults cannot have
+// components.
 func TestForbiddenInComponents(t *testing.T) {
 	d, err := ParseDefaults(rundir.DefaultsFile{Name: "site.toml", Site: true, Text: "[forbid]\n\"slurm.partition\" = \"ask us\"\n"})
 	if err != nil {
@@ -144,7 +145,7 @@ func TestForbiddenInComponents(t *testing.T) {
 	}
 }
 
-// TestComponentsAreShown: what "config show" writes is read as the same job.
+// TestComponentsAreShown: the output of "config show" is read as the same job.
 func TestComponentsAreShown(t *testing.T) {
 	var none *Defaults
 	settings, _, err := none.JobSettings("job.toml", "/jobs", []byte(hetJob), nil)

@@ -48,8 +48,8 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 	}
 }
 
-// The path of an image starts at the job file's folder. The nodes may see an image that this machine does not see, so that is a warning.
-// An image that is a name is not looked for.
+// The path of an image is relative to the folder of the job file. A missing image is only a warning, because the nodes may see an image
+// that this machine does not see. An image that is a name is not looked for.
 func TestMissingImageIsRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"charliecloud\"\nimage = \"image\"\n")
@@ -75,7 +75,7 @@ func TestMissingImageIsRemarkedOn(t *testing.T) {
 	}
 }
 
-// A folder that podman takes for a name, and a mount that does not exist here, are remarked on.
+// The warnings name a folder that podman takes for a name, and a mount that does not exist on this machine.
 func TestContainerIsComparedWithThisMachine(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir, "bin/podman")
@@ -100,7 +100,8 @@ func TestContainerIsComparedWithThisMachine(t *testing.T) {
 	}
 }
 
-// Files of the built-in trainer are looked for where the mounts have them on the host: both whether they exist, and their rows.
+// Files of the built-in trainer are looked for in the folders on the host that the mounts bind. This holds for their existence and for
+// their rows.
 func TestDataUnderAMountAreFoundOnTheHost(t *testing.T) {
 	dir := t.TempDir()
 	src := "name = \"x\"\n[container]\nruntime = \"podman\"\nimage = \"a\"\nmounts = [\"" + dir + ":/in\"]\n" +
@@ -132,7 +133,7 @@ func TestDataUnderAMountAreFoundOnTheHost(t *testing.T) {
 	}
 }
 
-// A site may say which runtime its jobs have. That gives no job a container.
+// A site's defaults may set the runtime for its jobs. The runtime alone does not give a job a container.
 func TestRuntimeOfTheSiteIsNotAContainer(t *testing.T) {
 	d, err := ParseDefaults(rundir.DefaultsFile{Name: "/etc/ddpbatch.toml", Text: "[container]\nruntime = \"apptainer\"\n", Site: true})
 	if err != nil {
@@ -146,7 +147,7 @@ func TestRuntimeOfTheSiteIsNotAContainer(t *testing.T) {
 	}
 }
 
-// Paths are bound as they are after they were made absolute.
+// The paths that are bound are the absolute ones.
 func TestPathsThatNoContainerSeesAreRefused(t *testing.T) {
 	const text = "schema = 1\nname = \"x\"\n%s\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"podman\"\nimage = \"a\"\n"
 	for _, tc := range []struct{ dir, key, says string }{
@@ -161,7 +162,7 @@ func TestPathsThatNoContainerSeesAreRefused(t *testing.T) {
 	}
 }
 
-// An image in the site's defaults that is a name is not a relative path.
+// If the image in the site's defaults is a name, it is not taken for a relative path.
 func TestDefaultsMayNameAnImage(t *testing.T) {
 	for text, fits := range map[string]bool{
 		"[container]\nruntime = \"podman\"\nimage = \"pytorch:2\"\n":                true,

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// site and user are files of defaults, as they are read.
+// site returns a file of a site's defaults with the given text, and user a file of a user's defaults.
 func site(text string) rundir.DefaultsFile {
 	return rundir.DefaultsFile{Name: "/etc/ddpbatch.toml", Site: true, Text: text}
 }
@@ -21,7 +21,7 @@ func user(text string) rundir.DefaultsFile {
 	return rundir.DefaultsFile{Name: "/home/ann/config.toml", Text: text}
 }
 
-// TestLaterFilesWinKeyByKey holds what a job is made of, and where each of its keys stands.
+// TestLaterFilesWinKeyByKey checks the values of a job's keys, and which file each comes from.
 func TestLaterFilesWinKeyByKey(t *testing.T) {
 	const job = "name = \"x\"\nlaunch.command = [\"true\"]\n"
 	for _, test := range []struct {
@@ -125,7 +125,7 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 	}
 }
 
-// shown are the defaults as config show has them.
+// shown returns the defaults as config show prints them.
 func shown(t *testing.T, d *Defaults) string {
 	t.Helper()
 	settings, err := d.Settings(nil)
@@ -139,7 +139,7 @@ func shown(t *testing.T, d *Defaults) string {
 	return out.String()
 }
 
-// TestMergedFileIsTheSameJob holds that what config show prints, read without any defaults, is the job that the files together are.
+// TestMergedFileIsTheSameJob: the output of config show, read without any defaults, gives the same job as the files together.
 func TestMergedFileIsTheSameJob(t *testing.T) {
 	d, err := ParseDefaults(
 		site("run_dir = \"/scratch/runs\"\n[slurm]\naccount = \"phys\"\nextra = [\"--switches=1\"]\n[setup]\nscript = [\"a='\\u202e' "+
@@ -180,7 +180,7 @@ func TestMergedFileIsTheSameJob(t *testing.T) {
 	}
 }
 
-// TestBadDefaultsAreFaults holds what files of defaults may not say, each told with its place.
+// TestBadDefaultsAreFaults checks what files of defaults may not contain. Each fault has its position.
 func TestBadDefaultsAreFaults(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -227,7 +227,7 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAJobNameTheDefaults: what does not go together is told where it stands, in whatever file.
+// TestFaultsOfAJobNameTheDefaults: if settings contradict each other, the fault has the position of the setting, in whichever file that is.
 func TestFaultsOfAJobNameTheDefaults(t *testing.T) {
 	d, err := ParseDefaults(site("[launch]\nmin_nodes = 4\n"))
 	if err != nil {
@@ -242,7 +242,7 @@ func TestFaultsOfAJobNameTheDefaults(t *testing.T) {
 	}
 }
 
-// TestForbiddenKeysAreRefused holds that the site's sentence comes wherever the key is, and nowhere else.
+// TestForbiddenKeysAreRefused: the site's sentence appears wherever a forbidden key is set, and nowhere else.
 func TestForbiddenKeysAreRefused(t *testing.T) {
 	const forbid = "[forbid]\n\"slurm.exclusive\" = \"write to hpc@site\"\nsetup.script = \"modules only\"\n\"setup.env.LD_PRELOAD\" = " +
 		"\"no\"\n\"checkpoint\" = \"kept by us\"\n"
@@ -254,7 +254,7 @@ func TestForbiddenKeysAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name, user, job string
 		sets            []string
-		want            string // empty: none
+		want            string // empty: no fault
 	}{
 		{"other keys", "slurm.qos = \"a\"\n", "slurm.nodes = 2\n", []string{"setup.env.A=1"}, ""},
 		{"a job's key", "", "slurm.exclusive = true\n", nil, "job.toml:2:7: " + exclusive("slurm.exclusive")},
@@ -304,7 +304,7 @@ func TestForbiddenKeysAreRefused(t *testing.T) {
 	}
 }
 
-// TestForbiddenOptionsAreNotAskedForByOtherKeys: of sbatch's options a site forbids, none comes by a key that stands for it.
+// TestForbiddenOptionsAreNotAskedForByOtherKeys: if a site forbids an option of sbatch, no other key can set that option.
 func TestForbiddenOptionsAreNotAskedForByOtherKeys(t *testing.T) {
 	d, err := ParseDefaults(site("[forbid]\n\"slurm.array\" = \"no arrays\"\n\"slurm.dependency\" = \"no waiting\"\n"))
 	if err != nil {
@@ -315,7 +315,7 @@ func TestForbiddenOptionsAreNotAskedForByOtherKeys(t *testing.T) {
 	for _, test := range []struct {
 		job  string
 		sets []string
-		want string // empty: none
+		want string // empty: no fault
 	}{
 		{"[sweep]\n\"setup.env.A\" = [\"x\", \"y\"]\n", nil, "job.toml:2:2: " + sweep},
 		{"", []string{`sweep.setup.env.A=["x"]`}, "--set sweep.setup.env.A: " + sweep},
@@ -356,7 +356,7 @@ func TestForbiddenWordsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRecordedDefaultsForbidNothing: what a run was submitted with has been seen to.
+// TestRecordedDefaultsForbidNothing: the settings of a submitted run have been checked already, so its recorded defaults forbid nothing.
 func TestRecordedDefaultsForbidNothing(t *testing.T) {
 	files := []rundir.DefaultsFile{site("slurm.qos = \"a\"\n[forbid]\n\"slurm.nodes\" = \"no\"\n")}
 	d, err := RecordedDefaults(files)
@@ -373,7 +373,7 @@ func TestRecordedDefaultsForbidNothing(t *testing.T) {
 	}
 }
 
-// TestShownSettingsHideSecrets: what config show prints may be shown to others.
+// TestShownSettingsHideSecrets: the output of config show may be shown to others.
 func TestShownSettingsHideSecrets(t *testing.T) {
 	for _, test := range []struct {
 		key         string
@@ -394,8 +394,8 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 	}
 }
 
-// FuzzDefaults holds that whatever two files hold, nothing panics, faults have their place, and what is shown of them can be read again and
-// says the same.
+// FuzzDefaults: whatever two files hold, nothing panics, faults have their positions, and what is shown of the files can be read again with
+// the same meaning.
 func FuzzDefaults(f *testing.F) {
 	f.Add("[slurm]\nnodes = 2\n[forbid]\n\"slurm.qos\" = \"no\"", "setup.env = { A = \"\\u0085\" }", "slurm.time=10")
 	f.Add("[forbid]\n\"\" = \"x\"\n\"a.b\" = 1\nslurm.x.y = \"z\"", "forbid = []", "slurm={a=1}")

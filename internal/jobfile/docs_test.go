@@ -23,14 +23,14 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A docRow is a row of those tables in docs/job whose first column is headed "key".
+// docRow is a row of one of the tables in docs/job whose first column is headed "key".
 type docRow struct {
 	place string // "slurm.md:12"
 	key   string // dotted; setup.env.NAME stands for setup.env.*
 	cells map[string]string
 }
 
-// page is the text of a page of docs/job.
+// page returns the text of a page of docs/job.
 func page(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -62,7 +62,7 @@ func cellsOf(line string) []string {
 func docRows(t *testing.T) (rows []docRow) {
 	t.Helper()
 	for _, path := range pages(t) {
-		var heads []string // nil: outside of such a table
+		var heads []string // nil: outside such a table
 		for i, line := range strings.Split(page(t, path), "\n") {
 			cells := cellsOf(line)
 			switch {
@@ -90,12 +90,12 @@ func docRows(t *testing.T) (rows []docRow) {
 	return rows
 }
 
-// path is the key of a row as the schema has it.
+// path returns the key of a row as the schema names it.
 func (r docRow) path() toml.Key {
 	return strings.Split(strings.Replace(r.key, "setup.env.NAME", "setup.env.*", 1), ".")
 }
 
-// tomlOf reads a cell that holds a value as TOML has it.
+// tomlOf parses a cell that holds a TOML value.
 func tomlOf(cell string) (v any, text string, err error) {
 	code := codeCell.FindStringSubmatch(cell)
 	if code == nil {
@@ -106,7 +106,7 @@ func tomlOf(cell string) (v any, text string, err error) {
 	return values["v"], code[1], err
 }
 
-// keysBelow are the dotted keys of n that hold values, but those in lists of tables.
+// keysBelow returns the dotted keys of n that hold values, without those in lists of tables.
 func keysBelow(n *node, key string) []string {
 	switch {
 	case n.read != nil:
@@ -125,7 +125,7 @@ func keysBelow(n *node, key string) []string {
 	return keys
 }
 
-// TestDocsHaveEveryKey: the tables of docs/job have a row for every key of a job file, and no other.
+// TestDocsHaveEveryKey: the tables of docs/job have a row for every key of a job file, and for nothing else.
 func TestDocsHaveEveryKey(t *testing.T) {
 	want := keysBelow(schema(), "")
 	seen := map[string]string{}
@@ -146,7 +146,7 @@ func TestDocsHaveEveryKey(t *testing.T) {
 	}
 }
 
-// TestDocsListKeysOfComponents: components.md lists the keys of a component, and no other.
+// TestDocsListKeysOfComponents: components.md lists the keys of a component, and nothing else.
 func TestDocsListKeysOfComponents(t *testing.T) {
 	_, rest, begins := strings.Cut(page(t, filepath.Join("..", "..", "docs", "job", "components.md")), "\n## Keys of a component\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
@@ -166,12 +166,13 @@ func TestDocsListKeysOfComponents(t *testing.T) {
 	}
 }
 
-// trainOf are overrides by which the built-in trainer trains a model on data of a kind.
+// trainOf returns overrides with which the built-in trainer trains a model on one kind of data.
 func trainOf(data string, more ...string) []string {
 	return append([]string{"train.data.kind=" + data}, more...)
 }
 
-// docBases are jobs, as overrides of an empty file. What a page shows must pass in one of them: many keys go with some others only.
+// docBases returns jobs as overrides of an empty file. What a page shows must be valid in one of them, because many keys are valid only
+// with some others.
 func docBases() [][]string {
 	generated := trainOf("generated", "train.loss=mse", "train.model.kind=mlp")
 	mnist := trainOf("mnist", "train.data.images=i", "train.data.labels=l", "train.data.train=0:9000", "train.data.eval=9000:10000")
@@ -203,11 +204,11 @@ func docBases() [][]string {
 	}
 }
 
-// parsesOf are the faults of a text, or nil, with each of docBases beside it.
+// parsesOf returns the error of a text with each of docBases, or nil where it is valid.
 func parsesOf(src string, last ...string) (all []error) {
 	for _, base := range docBases() {
 		if len(last) > 0 && strings.HasPrefix(last[0], "train.") && strings.HasPrefix(base[0], "launch.command=") {
-			continue // beside a command [train] is not looked into
+			continue // beside a command, [train] is not checked
 		}
 		_, _, err := Parse("job.toml", "/jobs", []byte(src), slices.Concat([]string{"name=x"}, base, last))
 		all = append(all, err)
@@ -215,7 +216,7 @@ func parsesOf(src string, last ...string) (all []error) {
 	return all
 }
 
-// refusal is nil where a text passes in one of docBases, and else what is said about it.
+// refusal returns nil if a text is valid with one of docBases, and otherwise the errors.
 func refusal(src string, last ...string) error {
 	all := parsesOf(src, last...)
 	if slices.Contains(all, nil) {
@@ -225,13 +226,13 @@ func refusal(src string, last ...string) error {
 	return errors.Join(slices.CompactFunc(all, func(a, b error) bool { return a.Error() == b.Error() })...)
 }
 
-// TestDocsRowsAreTrue holds types, defaults and examples of docs/job against the schema.
+// TestDocsRowsAreTrue compares types, defaults and examples in docs/job with the schema.
 func TestDocsRowsAreTrue(t *testing.T) {
 	for _, r := range docRows(t) {
 		key := r.path()
 		n := nodeOf(key)
 		if n == nil || n.read == nil {
-			continue // which TestDocsHaveEveryKey tells
+			continue // TestDocsHaveEveryKey reports this
 		}
 		if last := len(key) - 1; key[last] == "*" {
 			key[last] = "NAME"
@@ -254,7 +255,7 @@ func TestDocsRowsAreTrue(t *testing.T) {
 	}
 }
 
-// checkExample wants a value that a job takes.
+// checkExample wants a value that a job accepts.
 func (r docRow) checkExample(t *testing.T, key toml.Key, n *node) {
 	v, text, err := tomlOf(r.cells["example"])
 	if err == nil {
@@ -271,7 +272,7 @@ func (r docRow) checkExample(t *testing.T, key toml.Key, n *node) {
 
 var wholeFrom = regexp.MustCompile(`^whole number from (\d+)(?: to (\d+))?$`)
 
-// checkType wants what the reader of the key says. Of whole numbers that the trainer bounds, the page says where they begin.
+// checkType wants the type that the reader of the key gives. For whole numbers that the trainer bounds, the page gives the lower bound.
 func (r docRow) checkType(t *testing.T, key toml.Key, n *node) {
 	q := n.ask(key)
 	want := cmp.Or(q.takes, words.Choice(q.words))
@@ -291,7 +292,7 @@ func (r docRow) checkType(t *testing.T, key toml.Key, n *node) {
 	takes := func(n int) bool {
 		return slices.ContainsFunc(parsesOf("", r.key+"="+strconv.Itoa(n)), func(err error) bool {
 			var faults Faults
-			errors.As(err, &faults) // of which those of other keys are those of a base that is not for this one
+			errors.As(err, &faults) // faults of other keys come from a base that does not fit this key
 			return !slices.ContainsFunc(faults, func(f Fault) bool { return f.Key == r.key })
 		})
 	}
@@ -304,7 +305,7 @@ func (r docRow) checkType(t *testing.T, key toml.Key, n *node) {
 	}
 }
 
-// effective is what a job does by a key of which the empty job holds nothing, and has a default all the same.
+// effective returns what a job does for a key that is unset in the empty job and still has a default.
 func effective(key string) func(*Job) any {
 	switch key {
 	case "slurm.nodes":
@@ -325,7 +326,7 @@ func effective(key string) func(*Job) any {
 	return fields
 }
 
-// fields are those of a job that are set, as JSON has them.
+// fields returns the fields of a job that are set, as in JSON.
 func fields(j *Job) any {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -338,7 +339,7 @@ func fields(j *Job) any {
 	return all
 }
 
-// checkDefault wants "needed", the value that changes nothing in the job of an empty file, or, where there is no such value, some words.
+// checkDefault wants "needed", the value that changes nothing in the job of an empty file, or words if no such value exists.
 func (r docRow) checkDefault(t *testing.T, key toml.Key, n *node) {
 	cell := r.cells["default"]
 	of := effective(r.key)
@@ -347,7 +348,7 @@ func (r docRow) checkDefault(t *testing.T, key toml.Key, n *node) {
 		return n.read(j, key, v) == nil && reflect.DeepEqual(of(j), of(emptyJob()))
 	}
 	if n.need || cell == "needed" {
-		if n.need != (cell == "needed") && key[0] != "container" { // of which another rule needs two keys
+		if n.need != (cell == "needed") && key[0] != "container" { // another rule needs two keys of [container]
 			t.Errorf("%s: the default is %q, and the key is needed: %v", r.place, cell, n.need)
 		}
 		return
@@ -368,7 +369,7 @@ func (r docRow) checkDefault(t *testing.T, key toml.Key, n *node) {
 	}
 	example, _, _ := tomlOf(r.cells["example"])
 	j := emptyJob()
-	if err := n.read(j, key, example); err != nil || r.key == "requeue.lead" { // which is worked out from slurm.time
+	if err := n.read(j, key, example); err != nil || r.key == "requeue.lead" { // its default is computed from slurm.time
 		return
 	}
 	if old := changed("", fields(emptyJob()), fields(j)); old != nil {
@@ -376,7 +377,7 @@ func (r docRow) checkDefault(t *testing.T, key toml.Key, n *node) {
 	}
 }
 
-// changed returns the first value of old that new has another one for, unless that is empty.
+// changed returns the first value in old for which new has a different value that is not empty.
 func changed(at string, old, new any) any {
 	before, isObject := old.(map[string]any)
 	after, both := new.(map[string]any)
@@ -394,8 +395,8 @@ func changed(at string, old, new any) any {
 	return fmt.Sprintf("%s = %v", at, old)
 }
 
-// TestDocsJobsPass: each block of TOML in docs/job is a job, or a part of one, without a fault. A block that begins with the name of the
-// site's or the user's file is one of defaults.
+// TestDocsJobsPass: each TOML block in docs/job is a valid job, or a valid part of one. A block that begins with the name of the site's or
+// the user's file is a file of defaults.
 func TestDocsJobsPass(t *testing.T) {
 	blocks := 0
 	for _, path := range pages(t) {
@@ -412,7 +413,7 @@ func TestDocsJobsPass(t *testing.T) {
 			if _, _, err := Parse("job.toml", "/jobs", []byte(src), nil); err == nil {
 				continue
 			}
-			if err := refusal(src); err != nil { // also with what other parts of the file may say
+			if err := refusal(src); err != nil { // with the settings of docBases, because other parts of the file may be needed
 				t.Errorf("%s: no job has\n%s\n%v", filepath.Base(path), src, err)
 			}
 		}

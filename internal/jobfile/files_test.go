@@ -39,8 +39,8 @@ func TestPathsResolveAgainstTheFolder(t *testing.T) {
 	}
 }
 
-// TestCheckFilesFollowsLinks: the file that is looked for is the one that the trainer opens. Behind a link, .. is not the folder that is
-// written before it.
+// TestCheckFilesFollowsLinks: CheckFiles looks for the file that the trainer will open. Behind a link, .. is not the folder that precedes
+// it in the path.
 func TestCheckFilesFollowsLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestCheckFilesFollowsLinks(t *testing.T) {
 	}
 	for path, there := range map[string]bool{
 		"/current/../v2/t.csv": true,
-		"/data/v2/t.csv/":      false, // which open(2) refuses
+		"/data/v2/t.csv/":      false, // open(2) refuses it
 		"/v2/t.csv":            false,
 	} {
 		data := trainer.DataConfig{Kind: "csv", Path: dir + path}

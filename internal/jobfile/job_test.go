@@ -59,8 +59,7 @@ func TestFlagsThatAreFalseAskForNothing(t *testing.T) {
 	}
 }
 
-// TestJobsSurviveJSON: the packages take what comes out of a job file, and what spec.json gives back is the job
-// that went in.
+// TestJobsSurviveJSON: the packages accept the settings from a job file, and spec.json gives back the same job.
 func TestJobsSurviveJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job, _, err := parse(jobSource(t))
@@ -90,7 +89,7 @@ func checkJob(t interface{ Fatalf(string, ...any) }, job *Job) {
 	}
 }
 
-// jobSource draws a job file without a fault: each of these lines, or not, in any order.
+// jobSource draws a valid job file: each of these lines may be present, in any order.
 func jobSource(t *rapid.T) string {
 	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return !words.Unsafe(r) }))
 	quote := func(s string) string {
@@ -134,7 +133,7 @@ func jobSource(t *rapid.T) string {
 	return strings.Join(rapid.Permutation(chosen).Draw(t, "order"), "\n")
 }
 
-// TestMoreTrainingNamesWhatEndedTheRun: what goes on with a run is more of everything that has ended it.
+// TestMoreTrainingNamesWhatEndedTheRun: MoreTraining names a larger value for every limit that ended the run.
 func TestMoreTrainingNamesWhatEndedTheRun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -62,7 +62,7 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 			if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
 			}
-			want = nil // where nothing is limited
+			want = nil // the next cluster has no limits
 		}
 	}
 
@@ -70,7 +70,7 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := job.LimitRemarks(0, cluster, []string{"--time=1", "-N2"}); len(got) > 0 { // which counts over the job's
+	if got := job.LimitRemarks(0, cluster, []string{"--time=1", "-N2"}); len(got) > 0 { // the command line overrides the job
 		t.Errorf("nodes of the command line: %v", got)
 	}
 	down := unlimited
@@ -86,7 +86,8 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAComponent: a component has a partition of its own, whose limits hold for what it asks for, and for what all have in common.
+// TestLimitsOfAComponent: a component may have its own partition. The limits of that partition apply to what the component asks for, and to
+// what all components have in common.
 func TestLimitsOfAComponent(t *testing.T) {
 	job, _, err := parse("name = \"x\"\n[slurm]\ntime = \"3:00:00\"\npartition = \"a,b\"\n" +
 		"[[slurm.component]]\nnodes = 9\npartition = \"gpu\"\n" +

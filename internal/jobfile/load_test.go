@@ -45,8 +45,8 @@ func TestParseRefusesALargeFile(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that whatever a file and an override hold, Parse does not panic, faults have their
-// place in the file, in its order, and a job that comes out survives JSON.
+// FuzzParse: whatever a file and an override hold, Parse does not panic. Faults have their positions in the file and are in its order, and
+// a valid job survives JSON.
 func FuzzParse(f *testing.F) {
 	f.Add("name = \"x\""+builtin, "train.epochs=2")
 	f.Add("name = \"x\"\nslurm.nodes = 2\nlaunch.nproc_per_node = [1, 2]"+command, "slurm.nodes=3")

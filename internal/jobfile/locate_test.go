@@ -10,7 +10,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// where lists all keys below a position as "a.b 3:1".
+// where returns all keys below a position as "a.b 3:1".
 func where(src string, p *position, key toml.Key) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(p.keys)) {
@@ -93,8 +93,8 @@ func TestLocateStopsWhereNestedTooDeep(t *testing.T) {
 	}
 }
 
-// FuzzLocate holds the locator against the TOML library: whatever key the library finds in a valid document,
-// outside lists, the locator has found too, where the source spells that key.
+// FuzzLocate compares the locator with the TOML library: in a valid document, the locator has found every key that the library finds
+// outside lists, where the source spells that key.
 func FuzzLocate(f *testing.F) {
 	for _, seed := range []string{
 		"a = 1\n[b]\nc.d = { e = [1, {f = 2}], g = '''\n'''}", "\"\\u00e9\" = \"\"\"\\\"\"\"\"\"\"\n", "[[a]]\nb = 1\n[[a.c]]\n",
@@ -104,12 +104,12 @@ func FuzzLocate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src string) {
 		if len(src) > 1000 {
-			return // spelled takes its time
+			return // spelled is slow
 		}
 		src = strings.TrimPrefix(src, "\ufeff")
 		root, deep := locate(src)
 		if deep >= 0 {
-			return // the library may take very long
+			return // the library may be very slow
 		}
 		values := make(map[string]any)
 		meta, err := toml.Decode(src, &values)
@@ -139,8 +139,8 @@ func checkPosition(t *testing.T, src string, key toml.Key, values map[string]any
 	}
 }
 
-// spelled reads the key at the start of src in another way than the scanner does: the longest
-// beginning that the library takes for a key of one part.
+// spelled reads the key at the start of src in a different way from the scanner: it takes the longest beginning that the library reads as a
+// key of one part.
 func spelled(src string) string {
 	name := ""
 	for n := 1; n <= len(src) && src[n-1] != '\n'; n++ {

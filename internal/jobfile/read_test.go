@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestReadTextTakesPipes: a job file may come out of a shell's <(...), whose writer may still be at work.
+// TestReadTextTakesPipes: a job file may come from a shell's <(...), whose writer may still run.
 func TestReadTextTakesPipes(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -47,7 +47,7 @@ func TestReadTextTakesPipes(t *testing.T) {
 	}
 }
 
-// TestReadTextGivesUpOnAnOpenPipe: a pipe whose writer holds it open is not waited for without an end.
+// TestReadTextGivesUpOnAnOpenPipe: if the writer keeps a pipe open, ReadText does not wait forever.
 func TestReadTextGivesUpOnAnOpenPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "job.toml")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// place makes files below a folder, and the folders that they are in.
+// place makes files below a folder, and the folders that contain them.
 func place(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -53,7 +53,7 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 			dir + "/env/bin/activate\" does not exist",
 		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"": `3:7: setup.venv: "` +
 			dir + "/$HOME/env/bin/activate\" does not exist",
-		`launch.command = ["tool"]` + "\nworkdir = \"link\"\nsetup.venv = \"../env2\"": "", // beside the folder that link leads to
+		`launch.command = ["tool"]` + "\nworkdir = \"link\"\nsetup.venv = \"../env2\"": "", // beside the folder to which link points
 		`launch.command = ["./tool"]` + "\nworkdir = \"none\"": `3:1: workdir: the folder "` +
 			dir + "/none\" does not exist",
 		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]": "",
@@ -86,7 +86,7 @@ func TestHeadersOfArraysAreRemarkedOn(t *testing.T) {
 		"data = { kind = \"npy\", inputs = \"x.npy\", targets = \"y.npy\" }\n")
 	for _, test := range []struct {
 		inputs, targets []byte
-		want            string // empty: nothing
+		want            string // empty: no remark
 	}{
 		{array("<f4", "(2, 3)", 24), array("<f4", "(2,)", 8), ""},
 		{array("<c8", "(2, 3)", 48), array("<f4", "(2,)", 8), `train.data.inputs: read npy: .*/x.npy: elements of the type "<c8" are not`},
@@ -136,7 +136,7 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 			t.Errorf("%q: %v, %q, want %q", ranges, err, got, want)
 		}
 	}
-	// what cannot be read is reported as such, and once
+	// an unreadable file is reported as such, and only once
 	if err := os.Remove(filepath.Join(dir, "images")); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 	if got := lines(warnings); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:6:1: train.data.images: stat ") {
 		t.Errorf("%v, %q", err, got)
 	}
-	// all files that are missing are named, each at its key
+	// all missing files are named, each at its key
 	if err := os.Remove(filepath.Join(dir, "labels")); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 	}
 }
 
-// TestMissingFilesOfASweepAreNamedOnce: elements share files.
+// TestMissingFilesOfASweepAreNamedOnce: elements share files, and a missing one is named once.
 func TestMissingFilesOfASweepAreNamedOnce(t *testing.T) {
 	dir := t.TempDir()
 	src := "name = \"x\"\n[train]\nmodel = { kind = \"mlp\", hidden = [4] }\n[train.data]\nkind = \"csv\"\n" +

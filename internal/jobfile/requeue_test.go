@@ -106,7 +106,7 @@ func TestPolicyKnowsTheLimit(t *testing.T) {
 	}
 }
 
-// TestUncaughtSignalsAreFaults: a signal that would end the job's script or its tasks.
+// TestUncaughtSignalsAreFaults: a signal that would end the job's script or its tasks is a fault.
 func TestUncaughtSignalsAreFaults(t *testing.T) {
 	for signal, want := range map[string]string{
 		"B:ALRM": `job.toml:2:7: slurm.signal = "B:ALRM": the batch script does not catch ALRM, which would end the job or do ` +

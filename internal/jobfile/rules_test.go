@@ -33,7 +33,7 @@ func TestBadLaunchValuesAreFaults(t *testing.T) {
 }
 
 func TestBadMetricsKeysAreFaults(t *testing.T) {
-	for line, want := range map[string]string{ // "": it is good
+	for line, want := range map[string]string{ // "": the line is valid
 		`metrics_dir = "prom"`:     `launch.metrics_dir must be an absolute path, or "" for none, not the text "prom"`,
 		`metrics_listen = 9400.5`:  `launch.metrics_listen must be a port, or an address with one in quotes, not 9400.5`,
 		`metrics_listen = 80`:      `launch.metrics_listen: "80" has a port below 1024, which only root may listen at`,
@@ -53,7 +53,7 @@ func TestBadMetricsKeysAreFaults(t *testing.T) {
 const places = `write a port such as 9400, to be reached on the same node only, ` +
 	`or an IP address with a port, such as "0.0.0.0:9400" for all networks`
 
-// A part of the job that says only its first fault is heard, too.
+// An error that is not joined is also a fault.
 func TestErrorThatIsNotJoinedIsAFault(t *testing.T) {
 	for name, err := range map[string]error{
 		"one":    errors.New("grace is 0s: must be longer"),
@@ -71,7 +71,7 @@ func TestErrorThatIsNotJoinedIsAFault(t *testing.T) {
 	}
 }
 
-// TestEveryCheckpointKeyReachesTheTrainer reads each key once, and holds what the trainer gets against what was written.
+// TestEveryCheckpointKeyReachesTheTrainer reads each key once, and compares what the trainer gets with what was written.
 func TestEveryCheckpointKeyReachesTheTrainer(t *testing.T) {
 	job, warnings, err := parse(`name = "x"
 [train]
@@ -131,7 +131,7 @@ func TestContradictingCheckpointKeysAreFaults(t *testing.T) {
 		`job.toml:4:1: checkpoint.delta is 3 and codec is "none": a delta is smaller only if it is compressed; leave one of them out`)
 }
 
-// Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
+// With a node-local tier, checkpoint.delta has no effect (distributed.chooseMode). The warning has the position of checkpoint.delta.
 func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
 	const want = `checkpoint.delta = 3 has no effect with checkpoint.local: all checkpoints on a node-local disk are full ` +
 		`ones; leave one of them out`
@@ -151,7 +151,7 @@ func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
 			t.Errorf("%q, %q: %v, warnings %q", test.src, test.sets, err, got)
 		}
 	}
-	// a fault of one of them is said alone
+	// if one of them has a fault, only the fault is reported
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nlocal = \"scratch\"\ndelta = 3"+command, nil,
 		`job.toml:3:1: checkpoint.local must be an absolute path, not the text "scratch"`)
 	if _, warnings, _ := parse("name = \"x\"\n[checkpoint]\nlocal = \"scratch\"\ndelta = 3" + command); len(warnings) > 0 {
@@ -159,7 +159,8 @@ func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Memory in which not even one thread can encode is refused before there is a job, where there is something to encode.
+// If checkpoint.memory is too small for even one thread to encode, and something is to be encoded, the job is refused before it is
+// submitted.
 func TestMemoryThatCanNeverDoIsRefused(t *testing.T) {
 	const want = `job.toml:3:1: checkpoint.memory is 5M, but one thread needs 6M to encode: raise it to 6M or more, or leave it out`
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"5M\""+builtin, nil, want)

@@ -21,8 +21,7 @@ import (
 
 const nodesFault = `slurm.nodes must be a whole number of at least 1, or a range such as "2-4"`
 
-// TestBadValuesAreFaults writes one key, in its own table, and names what is wrong with it. The key always stands
-// on line 3, column 1.
+// TestBadValuesAreFaults sets one key in its own table, and checks the fault. The key is always on line 3, column 1.
 func TestBadValuesAreFaults(t *testing.T) {
 	for _, test := range []struct{ table, key, value, want string }{
 		{"slurm", "nodes", `"4x"`, nodesFault + `, not the text "4x"`},
@@ -126,7 +125,7 @@ func TestBadValuesAreFaults(t *testing.T) {
 	}
 }
 
-// trainedBeside sets what a job of the built-in trainer needs beside a key.
+// trainedBeside returns the settings that a job of the built-in trainer needs beside a key.
 func trainedBeside(key string) []string {
 	sets := []string{"train.loss=mse", "train.model.kind=mlp", "train.data.kind=generated"}
 	return slices.DeleteFunc(sets, func(set string) bool { return strings.HasPrefix(SetKey(set)+".", key+".") })
@@ -177,7 +176,7 @@ func TestBadGeneratedDataIsAFault(t *testing.T) {
 	)
 }
 
-// What only the trainer would find otherwise, after the job has waited in the queue.
+// Faults that otherwise only the trainer would find, after the job has waited in the queue, are found before it is submitted.
 func TestTrainersFaultsAreFoundBeforeTheQueue(t *testing.T) {
 	checkFaults(t, `name = "x"
 [train]
@@ -224,14 +223,14 @@ func TestRowRangesAreChecked(t *testing.T) {
 	}
 }
 
-// TestExampleSetsEveryField: what becomes of testdata/example.toml, written out by hand.
+// TestExampleSetsEveryField compares testdata/example.toml with the expected job, which is written by hand.
 func TestExampleSetsEveryField(t *testing.T) {
 	src, err := os.ReadFile("testdata/example.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, warnings, err := parse(string(src))
-	if err != nil || len(warnings) != 1 || warnings[0].Key != "train" { // which stands beside launch.command
+	if err != nil || len(warnings) != 1 || warnings[0].Key != "train" { // which is set beside launch.command
 		t.Fatalf("error %v, warnings %q", err, lines(warnings))
 	}
 	want := &Job{
@@ -258,12 +257,12 @@ func TestExampleSetsEveryField(t *testing.T) {
 			Loss: "cross_entropy", Init: "weights.safetensors",
 			Model: trainer.ModelConfig{
 				Kind: "mlp", Hidden: []int{128}, Activation: "relu",
-				Channels: []int{16, 32}, Kernel: 3, Layers: 4, Heads: 4, Width: 128, Context: 128, // of other kinds
+				Channels: []int{16, 32}, Kernel: 3, Layers: 4, Heads: 4, Width: 128, Context: 128, // of other kinds of models
 			},
 			Data: trainer.DataConfig{
 				Kind: "mnist", Images: "t10k-images-idx3-ubyte.gz", Labels: "t10k-labels-idx1-ubyte.gz",
 				Train: "0:9000", Eval: "9000:10000", Shuffle: true, Remainder: "pad",
-				Header: "auto", Delimiter: ",", Rows: 4096, Inputs: 20, Outputs: 1, // of other kinds
+				Header: "auto", Delimiter: ",", Rows: 4096, Inputs: 20, Outputs: 1, // of other kinds of data
 			},
 			Optimizer: trainer.OptimizerConfig{Kind: "sgd", LR: 0.1, Momentum: 0.9, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8},
 			Schedule:  trainer.ScheduleConfig{Kind: "cosine", WarmupSteps: 100, StepSize: 1000, Gamma: 0.1},

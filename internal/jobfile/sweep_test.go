@@ -16,12 +16,12 @@ import (
 	"ddpbatch/slurm"
 )
 
-// sweeping is a job of the built-in trainer with [sweep]: its first line is the file's eighth.
+// sweeping returns a job of the built-in trainer with [sweep]. The first line of the table is line 8 of the file.
 func sweeping(lines ...string) string {
 	return "name = \"x\"\n" + builtin + "[sweep]\n" + strings.Join(lines, "\n")
 }
 
-// sweptAs are an element's values as a person sees them, by the names of their columns.
+// sweptAs returns an element's values as a person sees them, with the names of their columns.
 func sweptAs(s *Sweep, index int) string {
 	var parts []string
 	for i, column := range s.Columns() {
@@ -104,7 +104,7 @@ func TestElementsHaveTheirValues(t *testing.T) {
 	}
 }
 
-// A command that is swept shows no secret in a table, in JSON, or in the name of a folder.
+// If a command is swept, no secret in it is shown in a table, in JSON, or in the name of a folder.
 func TestSweptCommandsShowNoSecret(t *testing.T) {
 	job, _, err := parse("name = \"x\"\n[sweep]\n\"launch.command\" = [[\"a\", \"--api-key=hush\"], [\"b\"]]\n")
 	if err != nil {
@@ -227,7 +227,7 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 	}
 }
 
-// What only the elements say need not stand in the file as well.
+// A key that every element sets need not be in the file as well.
 func TestSweepsFillInWhatTheFileLacks(t *testing.T) {
 	src := "name = \"x\"\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\n[sweep]\n\"train.data.kind\" = " +
 		"[\"generated\"]\nrows = [10, 20]\n"
@@ -258,13 +258,13 @@ func TestOverridesOfASweep(t *testing.T) {
 	if array, _ := job.Slurm.Get("array"); array != "0-3%1" {
 		t.Errorf("the array is %s", array)
 	}
-	job, _, err = parse(src, "sweep.train.seed=[4]", "sweep.train.seed=[5]") // another spelling of the same key
+	job, _, err = parse(src, "sweep.train.seed=[4]", "sweep.train.seed=[5]") // another spelling of the key
 	if err != nil || job.Sweep.Len() != 1 || sweptAs(job.Sweep, 0) != "seed=5" {
 		t.Errorf("%+v, %v", job, err)
 	}
 }
 
-// A fault of many elements, and many faults, are told within bounds.
+// The number of faults is bounded, both for a fault that many elements share and for many different faults.
 func TestFaultsOfManyElementsAreFew(t *testing.T) {
 	checkFaults(t, sweeping(`lr = [0]`, `seed = "1-5000"`), nil,
 		`job.toml:8:1: train.optimizer.lr: is 0, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 0 `+
@@ -276,7 +276,7 @@ func TestFaultsOfManyElementsAreFew(t *testing.T) {
 	}
 }
 
-// Whatever else is wrong, a sweep that is not read makes no elements.
+// If a sweep cannot be read, it makes no elements, whatever else is wrong.
 func TestSweepsBesideManyFaults(t *testing.T) {
 	sets := slices.Repeat([]string{"="}, maxFaults+5)
 	_, _, err := parse(sweeping(`mode = "zip"`, `sed = 1`), sets...)
@@ -285,8 +285,8 @@ func TestSweepsBesideManyFaults(t *testing.T) {
 	}
 }
 
-// TestElementsAreTheJobsOfTheirValues: an element is the job that the file gives with the element's values as overrides, and no two are
-// the same.
+// TestElementsAreTheJobsOfTheirValues: an element is the job that results from the file with the element's values as overrides. No two
+// elements are the same.
 func TestElementsAreTheJobsOfTheirValues(t *testing.T) {
 	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return !words.Unsafe(r) || r == '\t' }))
 	draws := map[string]func(t *rapid.T) any{
@@ -368,7 +368,7 @@ func TestElementsAreTheJobsOfTheirValues(t *testing.T) {
 	})
 }
 
-// combinations are those of one value of each list: all, the last list fastest, or, zipped, those of the same place.
+// combinations combines one value of each list: all combinations, the last list fastest, or, if zipped, the values at the same place.
 func combinations(lists [][]string, zipped bool) [][]string {
 	if zipped {
 		all := make([][]string, len(lists[0]))
@@ -400,7 +400,7 @@ func distinct(all [][]string) int {
 	return len(seen)
 }
 
-// Names are bounded, and what is cut off or replaced does not make one of another kind.
+// Names are bounded in length, and cutting off or replacing characters does not create another kind of name.
 func TestNamesOfElementsAreSafe(t *testing.T) {
 	job, _, err := parse(sweeping(`"setup.env.PATTERN" = ["../../etc; rm -rf *", "ä\u202e", ""]`, `"setup.env.TOKEN" = ["`+
 		strings.Repeat("x", 300)+`"]`,
@@ -417,7 +417,7 @@ func TestNamesOfElementsAreSafe(t *testing.T) {
 	}
 }
 
-// A spec may be another user's, who may have written anything.
+// A spec may belong to another user, who may have written anything.
 func TestSpecsOfBrokenSweepsAreRefused(t *testing.T) {
 	key := SweptKey{Key: "train.seed", Values: []string{"1", "2"}}
 	for name, s := range map[string]Sweep{

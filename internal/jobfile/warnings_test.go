@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// checkWarnings holds the warnings for a good job against what is wanted: the beginning of each.
+// checkWarnings compares the warnings for a valid job with the wanted beginnings.
 func checkWarnings(t *testing.T, src string, want ...string) {
 	t.Helper()
 	_, warnings, err := parse(src)
@@ -49,7 +49,7 @@ func TestLaunchersInTheCommandAreWarnedOf(t *testing.T) {
 func TestTrainBesideACommandIsWarnedOf(t *testing.T) {
 	const begin = "name = \"x\"\n[launch]\ncommand = [\"true\"]\n"
 	checkWarnings(t, begin+"[train]\nepochs = 3\n", "job.toml:4:2: [train] has no effect with launch.command")
-	checkWarnings(t, begin+"[train.evaluate]\nbest = \"loss\"\n") // of which ckpt prune makes use
+	checkWarnings(t, begin+"[train.evaluate]\nbest = \"loss\"\n") // ckpt prune uses it
 	checkWarnings(t, begin+"[train]\n")
 }
 
@@ -70,7 +70,7 @@ func TestTimeoutsInTheWrongOrderAreWarnedOf(t *testing.T) {
 		}
 		checkWarnings(t, "name = \"x\"\n"+text+builtin, wanted...)
 	}
-	// the process group of a command is its own
+	// a command has its own process group
 	checkWarnings(t, "name = \"x\"\nlaunch.command = [\"true\"]\nlaunch.hang = \"1m\"\nlaunch.grace = \"20m\"\n")
 	checkWarnings(t, "name = \"x\"\nlaunch.command = [\"true\"]\nlaunch.hang = \"1m\"\nmpi.timeout = \"2m\"\n",
 		`job.toml:3:8: launch.hang = "1m0s" is not longer than mpi.timeout = "2m0s": `)
