@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// writes remembers each Write.
+// writes keeps each Write.
 type writes []string
 
 func (w *writes) Write(p []byte) (int, error) {
@@ -90,7 +90,7 @@ func TestWriterReturnsTheOutputsError(t *testing.T) {
 	}
 }
 
-// Each line that is passed on has its label once, however its bytes come.
+// Each line that is passed on has its label once, however its bytes are split.
 func TestEachLineHasItsLabelOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		label := rapid.StringMatching(`[<>\]]{1,3}`).Draw(t, "label")
@@ -121,7 +121,8 @@ func TestEachLineHasItsLabelOnce(t *testing.T) {
 	})
 }
 
-// A progress bar is shown while it goes on, and each of its states has the label; what comes out is what went in, however its bytes come.
+// A progress bar is shown while it goes on, and each of its states has the label. The output is the same as the input, however its bytes
+// are split.
 func TestProgressBarsAreLabelledAndKept(t *testing.T) {
 	var shown writes
 	w := &Writer{To: &shown, Label: "> ", Redraw: true}

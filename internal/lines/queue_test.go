@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestQueueNeverWaits writes far more than a pipe holds that nobody reads.
+// TestQueueNeverWaits writes far more than a pipe holds, while the pipe is not read.
 func TestQueueNeverWaits(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -36,7 +36,7 @@ func TestQueueNeverWaits(t *testing.T) {
 	if q.dropped.Load() == 0 {
 		t.Error("nothing was dropped, so the pipe was read")
 	}
-	// once it is read again, what was lost is said
+	// once the pipe is read again, the number of lost messages is shown
 	text := make(chan string)
 	go func() {
 		data, _ := io.ReadAll(r)
@@ -51,7 +51,7 @@ func TestQueueNeverWaits(t *testing.T) {
 	}
 }
 
-// TestQueueShowsAllInOrder: what is queued at the end is shown, in order.
+// TestQueueShowsAllInOrder: what is queued at the end is shown in order.
 func TestQueueShowsAllInOrder(t *testing.T) {
 	var out bytes.Buffer
 	q := NewQueue(&out)
@@ -68,7 +68,7 @@ func TestQueueShowsAllInOrder(t *testing.T) {
 	}
 }
 
-// brokenConsole takes nothing until it is mended.
+// brokenConsole fails the first Write.
 type brokenConsole struct {
 	text   strings.Builder
 	broken bool
@@ -82,7 +82,7 @@ func (c *brokenConsole) Write(p []byte) (int, error) {
 	return c.text.Write(p)
 }
 
-// TestQueueCountsWhatIsLost, though the first word of it was lost as well.
+// TestQueueCountsWhatIsLost: lost messages are counted even if the first report of them was lost as well.
 func TestQueueCountsWhatIsLost(t *testing.T) {
 	console := &brokenConsole{broken: true}
 	q := NewQueue(console)
