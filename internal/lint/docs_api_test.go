@@ -16,8 +16,8 @@ var publicPackages = []string{
 	"checkpoint", "checkpoint/distributed", "checkpoint/safetensors",
 }
 
-// TestDocsNameExistingIdentifiers checks that the identifiers which these pages qualify with a package exist, and that the other exported
-// identifiers in the column "here" of torch-distributed.md are names, methods or fields of one of the packages.
+// TestDocsNameExistingIdentifiers checks that the identifiers that these pages qualify with a package exist. It also checks that the other
+// exported identifiers in the column "here" of torch-distributed.md are names, methods or fields of one of the packages.
 func TestDocsNameExistingIdentifiers(t *testing.T) {
 	exported, members := map[string]bool{}, map[string]bool{}
 	for _, f := range sources(t) {
@@ -62,8 +62,8 @@ func TestDocsNameExistingIdentifiers(t *testing.T) {
 	}
 }
 
-// addExported adds the exported identifiers of a file: those of the top level to qualified, with the package, and these, methods and fields
-// to all.
+// addExported adds the exported identifiers of a file. Top-level ones go to qualified, with the package. Top-level ones, methods and fields
+// go to all.
 func addExported(f *ast.File, qualified, all map[string]bool, pkg string) {
 	add := func(name *ast.Ident, top bool) {
 		if name == nil || !name.IsExported() {

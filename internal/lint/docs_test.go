@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestSecurityNamesTests holds that each test which docs/security.md names is there, and each subtest.
+// TestSecurityNamesTests: each test and each subtest that docs/security.md names exists.
 func TestSecurityNamesTests(t *testing.T) {
 	root := filepath.Join("..", "..")
 	named, err := SecurityTests(root)
@@ -34,7 +34,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// hasSubtest reports whether a file of tests quotes each part of a subtest's name, or has a script of that name in its testdata.
+// hasSubtest reports whether a test file quotes each part of a subtest's name, or has a script of that name in its testdata.
 func hasSubtest(t *testing.T, path, name string) bool {
 	t.Helper()
 	if name == "" {
@@ -73,7 +73,7 @@ func TestHasSubtest(t *testing.T) {
 	}
 }
 
-// TestGlossary holds that each term of docs/glossary.md has one row, that there are few, and that the packages where they live are there.
+// TestGlossary: each term of docs/glossary.md has one row, the number of terms is small, and the packages that the rows name exist.
 func TestGlossary(t *testing.T) {
 	const most = 60
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "glossary.md"))
@@ -108,7 +108,7 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// TestTextDoesNotTouchATable: a line of text right below a table of Markdown is shown as one more row of it.
+// TestTextDoesNotTouchATable: Markdown shows a line of text directly below a table as one more row of it.
 func TestTextDoesNotTouchATable(t *testing.T) {
 	root := filepath.Join("..", "..")
 	tables := 0
@@ -117,7 +117,7 @@ func TestTextDoesNotTouchATable(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // git lists what is deleted and not yet committed
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // git also lists files whose deletion is not yet committed
 			t.Fatal(err)
 		}
 		inTable, inCode := false, false
@@ -140,8 +140,8 @@ func TestTextDoesNotTouchATable(t *testing.T) {
 	}
 }
 
-// TestDocsNameFiles holds that each file of the program that architecture.md names is there, by the end of its path. Where it says at which
-// files to begin, each name stands for one.
+// TestDocsNameFiles: each file of the program that architecture.md names by the end of its path exists. In the list of files to begin with,
+// each name stands for exactly one file.
 func TestDocsNameFiles(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
 	if err != nil {
@@ -176,8 +176,7 @@ func TestDocsNameFiles(t *testing.T) {
 	}
 }
 
-// TestRunPatternsNameTests holds that each test exists that -run names in scripts and docs: where none does, go test runs nothing and
-// passes.
+// TestRunPatternsNameTests: each test that scripts and docs name with -run exists. If none exists, go test runs nothing and passes.
 func TestRunPatternsNameTests(t *testing.T) {
 	root := filepath.Join("..", "..")
 	tests, err := TestFiles(root)

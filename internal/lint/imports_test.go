@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// mayImport is who may import whom (docs/architecture.md), for imports inside
-// the module. A package that is not listed imports only internal/...
+// mayImport lists the imports inside the module that are allowed (docs/architecture.md). A package that is not listed imports only
+// internal/...
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":            {"*"},
 	"internal/jobfile":        {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"scripts/bench/internal/processes": {"slurm"},
 }
 
-// internalFor says which packages may import an internal one; the rest may be imported by all.
+// internalFor lists which packages may import an internal one. All packages may import an internal package that is not listed.
 var internalFor = map[string][]string{
 	"internal/secure": {"mpi/store"},
 	"internal/auth": {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous",
@@ -129,7 +129,7 @@ func allowed(from, to string) bool {
 	if slices.Contains(list, "*") || slices.Contains(list, to) {
 		return true
 	}
-	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // a package's own internal ones
+	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // a package may import its own internal packages
 		return from == parent || strings.HasPrefix(from, parent+"/")
 	}
 	if !strings.HasPrefix(to, "internal/") {
@@ -139,8 +139,8 @@ func allowed(from, to string) bool {
 	return !limited || slices.Contains(importers, from)
 }
 
-// TestExamplesImportNothingInternal holds that a user can copy an example of a public package: no module outside may import internal
-// packages.
+// TestExamplesImportNothingInternal: a user can copy an example of a public package, because the example imports no internal package, which
+// other modules cannot import.
 func TestExamplesImportNothingInternal(t *testing.T) {
 	for _, f := range tree(t) {
 		example := filepath.Base(f.path) == "example_test.go" && !strings.HasPrefix(f.pkg, "internal/")
@@ -155,8 +155,8 @@ func TestExamplesImportNothingInternal(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreTheListedOnes holds the short list of modules that the shipped program is made of; a new one
-// needs a record in docs/adr/ and a line here.
+// TestDependenciesAreTheListedOnes: the shipped program uses only the modules in this short list. A new module needs a record in docs/adr/
+// and a line here.
 func TestDependenciesAreTheListedOnes(t *testing.T) {
 	direct := []string{
 		"github.com/urfave/cli/v2", "github.com/BurntSushi/toml", "github.com/klauspost/compress",

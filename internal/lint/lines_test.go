@@ -16,8 +16,8 @@ const (
 	tabWidth = 4
 )
 
-// TestLinesFit holds that no line of code or comment is wider than maxWidth characters. The lines of a raw string that has several keep the
-// width of what they quote, and a directive to the Go command is one line.
+// TestLinesFit: no line of code or comment is wider than maxWidth characters. The lines of a raw string with several lines keep the width
+// of what they quote, and a directive to the Go command must be one line.
 func TestLinesFit(t *testing.T) {
 	for _, f := range tree(t) {
 		text, err := os.ReadFile(f.path)
@@ -35,7 +35,7 @@ func TestLinesFit(t *testing.T) {
 	}
 }
 
-// TestProseFits holds the same of Markdown, except for tables and blocks of code.
+// TestProseFits: no line of Markdown is wider than that, except in tables and code blocks.
 func TestProseFits(t *testing.T) {
 	lines := 0
 	for _, path := range listed(t) {
@@ -43,7 +43,7 @@ func TestProseFits(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join("..", "..", path))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // git lists what is deleted and not yet committed
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // git also lists files whose deletion is not yet committed
 			t.Fatal(err)
 		}
 		inCode := false
@@ -78,7 +78,7 @@ func width(line string) int {
 	return len([]rune(line)) + (tabWidth-1)*strings.Count(line, "\t")
 }
 
-// rawLines reports by number the lines that a raw string of several lines begins on, ends on or fills.
+// rawLines returns the numbers of the lines on which a raw string of several lines begins, goes on or ends.
 func (f file) rawLines() map[int]bool {
 	lines := map[int]bool{}
 	ast.Inspect(f.ast, func(n ast.Node) bool {

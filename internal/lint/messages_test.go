@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestTroubleshootingQuotesMessages holds that the program contains each message in the first columns of docs/troubleshooting.md: in its
-// string literals (as its own words, or as words of other programs that it recognizes), in the patterns of its table of causes, or in the
-// batch script. Three dots stand for any text.
+// TestTroubleshootingQuotesMessages: the program contains each message in the first columns of docs/troubleshooting.md. The message is in a
+// string literal (as the program's own words, or as words of other programs that it recognizes), matches a pattern of the table of causes,
+// or is in the batch script. Three dots stand for any text.
 func TestTroubleshootingQuotesMessages(t *testing.T) {
 	const path = "docs/troubleshooting.md"
 	page, err := os.ReadFile(filepath.Join("..", "..", path))
@@ -73,7 +73,7 @@ func isKnownCause(t *testing.T, text string) bool {
 	return false
 }
 
-// messages are the string literals of the program, joined where the source joins them, and the templates.
+// messages returns the string literals of the program, joined where the source joins them, and the templates.
 func messages(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -12,8 +12,9 @@ import (
 	"unicode"
 )
 
-// retired are words, or several with dashes between, that no name holds any more, neither an identifier's nor a file's, with what is said
-// instead (docs/glossary.md). Words of prose, of messages, of wires and of files on disk are not names here; nor are Slurm's own.
+// retired maps words, or several words with dashes between them, that must no longer occur in names of identifiers or files, to the words
+// to use instead (docs/glossary.md). Words in prose, messages, wire formats and files on disk are not names in this sense, and neither are
+// Slurm's own words.
 var retired = words(map[string]string{
 	"meeting meetings":               "rendezvous",
 	"approach approaches approached": "dial",
@@ -35,7 +36,7 @@ var retired = words(map[string]string{
 	"farewell farewells":             "time-out, or margin",
 })
 
-// retiredBelow are words that are retired in one part of the tree alone.
+// retiredBelow are words that are retired in only one part of the tree.
 var retiredBelow = map[string]map[string]string{
 	"internal": words(map[string]string{
 		"fingerprint fingerprints": "digest: a fingerprint is a call's",
@@ -53,19 +54,19 @@ var retiredBelow = map[string]map[string]string{
 	}),
 }
 
-// onlyIn are words that mean one thing, which these packages and those below them have to do with.
+// onlyIn are words with one meaning, which only these packages and those below them may use in names.
 var onlyIn = map[string][]string{
-	// how long before a job's end its warning comes; what rank 0 does has its own word each time
+	// the time from a job's warning to its end; what rank 0 does has a different word in each place
 	"lead": {"internal/attempt", "internal/jobfile", "internal/rundir", "mpi/launch/recovery", "mpi/launch/supervise", "slurm"},
 }
 
-// oneType are bare names of types that one package at the most has: a second one says of what it is.
+// oneType are bare names of types that at most one package may declare. In a second package, the name must say what the type is of.
 var oneType = []string{"place", "plan", "entry", "status", "report", "part", "set", "step", "side", "row", "turn"}
 
-// ownWords are names of types that are another program's words: Slurm's step.
+// ownWords are names of types that are words of another program, such as Slurm's step.
 var ownWords = map[string]bool{"slurm/sim.Step": true}
 
-// words gives each word of the keys the meaning of its key.
+// words maps each word of a key to the value of the key.
 func words(lists map[string]string) map[string]string {
 	all := map[string]string{}
 	for list, instead := range lists {
@@ -76,7 +77,7 @@ func words(lists map[string]string) map[string]string {
 	return all
 }
 
-// declared is a name that a file declares, or its own.
+// declared is a name that a file declares, or the file's own name.
 type declared struct {
 	pkg, name, where string
 	isType, isTest   bool
@@ -90,7 +91,7 @@ func TestRetiredWordsAreInNoName(t *testing.T) {
 	}
 }
 
-// misnamed says what is wrong with a name.
+// misnamed returns what is wrong with a name.
 func misnamed(d declared) (wrong []string) {
 	below, _, _ := strings.Cut(d.pkg, "/")
 	words := "-" + strings.Join(wordsOf(d.name), "-") + "-"
@@ -128,7 +129,7 @@ func TestMisnamed(t *testing.T) {
 	}
 }
 
-// paths are the names of all files that are not Go's, and of all folders.
+// paths returns the names of all files that are not Go files, and of all folders.
 func paths(t *testing.T) (all []declared) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -164,7 +165,7 @@ func TestBareNamesHaveOneMeaning(t *testing.T) {
 	}
 }
 
-// declarations are all names that the module's Go files declare, tests included, and the files' own.
+// declarations returns all names that the module's Go files declare, including those of tests, and the names of the files.
 func declarations(t *testing.T) []declared {
 	t.Helper()
 	var all []declared
@@ -181,7 +182,7 @@ func declarations(t *testing.T) []declared {
 	return all
 }
 
-// each calls f for each name that a file declares: packages' members, methods, fields, parameters, variables, imports under another name.
+// each calls f for each name that a file declares: package members, methods, fields, parameters, variables, and renamed imports.
 func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
 	list := func(names []*ast.Ident) {
 		for _, name := range names {
@@ -224,13 +225,13 @@ func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
 	})
 }
 
-// wordsOf are the words of a name, in small letters: torch, store, port of torchStorePort, of torch_store_port and of torch-store.port.
+// wordsOf returns the words of a name in lower case: torch, store, port for torchStorePort, torch_store_port and torch-store.port.
 func wordsOf(name string) []string {
 	var split strings.Builder
 	runes := []rune(name)
 	for i, r := range runes {
 		begins := unicode.IsUpper(r) && i > 0
-		if begins && unicode.IsUpper(runes[i-1]) { // in the middle of HTTP, or the S of HTTPServer
+		if begins && unicode.IsUpper(runes[i-1]) { // inside HTTP, or at the S of HTTPServer
 			begins = i+1 < len(runes) && unicode.IsLower(runes[i+1])
 		}
 		if begins {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// retiredPhrases are turns of phrase that comments and messages do not use, with what they say instead.
+// retiredPhrases are phrases that comments and messages do not use, with what to write instead.
 var retiredPhrases = []struct {
 	pattern *regexp.Regexp
 	instead string
@@ -18,7 +18,7 @@ var retiredPhrases = []struct {
 	{regexp.MustCompile(`\btold of\b`), `"reported"`},
 }
 
-// allowedPhrases match what one of retiredPhrases matches and is good English.
+// allowedPhrases are phrases that match one of retiredPhrases, but are good English.
 var allowedPhrases = regexp.MustCompile(`\b[Tt]here (?:is|are|was|were) no [a-z]|` +
 	`\b(?:is|are|was|were) no (?:longer|more|less|later|earlier|larger|smaller|wider|better|worse|slower|faster)\b`)
 
@@ -34,7 +34,7 @@ func phrasesIn(text string) []string {
 	return found
 }
 
-// TestPhrases holds that no comment and no string has a retired phrase.
+// TestPhrases: no comment and no string has a retired phrase.
 func TestPhrases(t *testing.T) {
 	for _, f := range tree(t) {
 		if f.pkg == "internal/lint" && strings.HasSuffix(f.path, "phrases_test.go") {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Packages that start goroutines are tested with the race detector: scripts/test names them.
+// Packages that start goroutines are tested with the race detector, because scripts/test names them.
 func TestPackagesWithGoroutinesAreRaced(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("..", "..", "scripts", "test"))
 	if err != nil {
@@ -48,8 +48,8 @@ func TestPackagesWithGoroutinesAreRaced(t *testing.T) {
 	}
 }
 
-// startsGoroutine reports whether a node is a go statement, or calls what starts a goroutine: Go of a sync.WaitGroup, or the AfterFunc of
-// time or context.
+// startsGoroutine reports whether a node is a go statement, or a call that starts a goroutine: Go of a sync.WaitGroup, or AfterFunc of time
+// or context.
 func startsGoroutine(n ast.Node) bool {
 	if _, ok := n.(*ast.GoStmt); ok {
 		return true
@@ -79,7 +79,7 @@ func TestStartsGoroutine(t *testing.T) {
 	}
 }
 
-// A test that has fewer cases under the race detector says that it runs without it, too, as scripts/test looks for that.
+// A test that has fewer cases under the race detector says in a comment that it also runs without it. scripts/test looks for that comment.
 func TestThinnedTestsRunInFull(t *testing.T) {
 	packages := map[string]testsCode{}
 	for _, f := range tree(t) {
@@ -110,13 +110,13 @@ func TestThinnedTestsRunInFull(t *testing.T) {
 	}
 }
 
-// testsCode are the functions and methods of a package's tests, by name: methods of several types may share one.
+// testsCode are the functions and methods of a package's tests, by name. Methods of several types may have the same name.
 type testsCode map[string][]testCode
 
 type testCode struct {
 	decl *ast.FuncDecl
-	thin string // the name by which its file imports testkit/thin, or ""
-	said string // what the comments on its first line say
+	thin string // the name under which its file imports testkit/thin, or ""
+	said string // the comments on its first line
 }
 
 func (all testsCode) add(f file) {
@@ -145,7 +145,7 @@ func (all testsCode) add(f file) {
 	}
 }
 
-// thins reports whether a function comes to a use of testkit/thin. A name stands for all functions and methods that have it.
+// thins reports whether a function uses testkit/thin, directly or through others. A name stands for all functions and methods that have it.
 func (all testsCode) thins(fn testCode, seen map[*ast.FuncDecl]bool) bool {
 	if fn.decl.Body == nil || seen[fn.decl] {
 		return false

@@ -19,7 +19,7 @@ const module = "ddpbatch"
 
 // file is one parsed Go file.
 type file struct {
-	pkg    string // its package's path inside the module: "mpi/store"
+	pkg    string // the path of its package inside the module, such as "mpi/store"
 	path   string
 	isTest bool
 	lines  int
@@ -38,13 +38,13 @@ func (f file) imports() []string {
 	return paths
 }
 
-// sources are the Go files of the module, tests left out.
+// sources returns the Go files of the module, without tests.
 func sources(t *testing.T) []file {
 	t.Helper()
 	return slices.DeleteFunc(tree(t), func(f file) bool { return f.isTest })
 }
 
-// tree is every Go file of the module.
+// tree returns every Go file of the module.
 func tree(t *testing.T) []file {
 	t.Helper()
 	files, err := parseTree()
@@ -92,8 +92,8 @@ var parseTree = sync.OnceValues(func() ([]file, error) {
 	return files, err
 })
 
-// listed are the paths of the module's files, below its root: those that git tracks, as a folder that one works in has others, too. Where
-// git knows none, they are all outside runs and hidden folders.
+// listed returns the paths of the module's files, relative to its root: those that git tracks, because a working folder has other files as
+// well. If git tracks no files here, they are all files outside runs and hidden folders.
 func listed(t *testing.T) (paths []string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -145,8 +145,7 @@ func TestFilesStaySmall(t *testing.T) {
 	}
 }
 
-// TestSizesOfFilesAreLogged prints how large the production files are, and how many are so small that they may be parts of
-// others' thoughts.
+// TestSizesOfFilesAreLogged prints the sizes of the production files, and how many are so small that they might belong into other files.
 func TestSizesOfFilesAreLogged(t *testing.T) {
 	const least = 40
 	var lines []int
@@ -162,8 +161,7 @@ func TestSizesOfFilesAreLogged(t *testing.T) {
 		len(lines), total, lines[len(lines)/2], small, least)
 }
 
-// TestLibrariesKeepTheirHandsOff holds that no library ends the process or speaks where its caller did not tell it
-// to.
+// TestLibrariesKeepTheirHandsOff: no library ends the process, prints, or reads the environment, unless its caller asked it to.
 func TestLibrariesKeepTheirHandsOff(t *testing.T) {
 	forbidden := map[string]string{
 		"os.Exit": "return an error", "log.Fatal": "return an error", "log.Fatalf": "return an error",
@@ -180,7 +178,7 @@ func TestLibrariesKeepTheirHandsOff(t *testing.T) {
 		`os.CreateTemp("")`: "take a folder",
 		"exec.LookPath":     "take a path",
 	}
-	exceptions := map[string]bool{ // docs/architecture.md names them
+	exceptions := map[string]bool{ // docs/architecture.md lists them
 		"internal/jobfile os.UserHomeDir": true, "mpi/launch/supervise os.TempDir": true,
 		`slurm/sim os.MkdirTemp("")`: true, "slurm/sim exec.LookPath": true,
 	}
@@ -207,7 +205,7 @@ func TestLibrariesKeepTheirHandsOff(t *testing.T) {
 	}
 }
 
-// usedOf is what a node uses of another package: "os.Args", or `os.MkdirTemp("")` where the folder of temporary files is asked for.
+// usedOf returns what a node uses of another package: "os.Args", or `os.MkdirTemp("")` if the call uses the folder of temporary files.
 func usedOf(n ast.Node) string {
 	first := ""
 	if call, ok := n.(*ast.CallExpr); ok {
@@ -217,7 +215,7 @@ func usedOf(n ast.Node) string {
 			}
 		}
 		if n = call.Fun; first == "" {
-			return "" // the walk comes to its selector by itself
+			return "" // the walk visits the selector itself
 		}
 	}
 	sel, ok := n.(*ast.SelectorExpr)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// american replaces British spellings, in lower case, by those of Go's library: words that this tree has used, or is likely to use.
+// american replaces British spellings, in lower case, by those of Go's standard library. It has words that this tree has used or is likely
+// to use.
 var american = strings.NewReplacer(
 	"behaviour", "behavior", "colour", "color", "favour", "favor", "flavour", "flavor", "honour", "honor", "neighbour", "neighbor",
 	"initialis", "initializ", "maximise", "maximize", "minimise", "minimize", "normalis", "normaliz", "optimisation", "optimization",
@@ -59,7 +60,7 @@ func TestSpellingIsAmerican(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join("..", "..", path))
-		if errors.Is(err, fs.ErrNotExist) { // git lists what is deleted and not yet committed
+		if errors.Is(err, fs.ErrNotExist) { // git also lists files whose deletion is not yet committed
 			continue
 		}
 		if err != nil {
