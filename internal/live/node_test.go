@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// newRun makes a run directory, with the attempt whose ranks have logs on these hosts.
+// newRun makes a run directory with an attempt whose ranks have logs on these hosts.
 func newRun(t *testing.T, hosts ...string) *rundir.Dir {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ddpbatch")
@@ -40,7 +40,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// child starts a process with these variables alone, and returns it once it runs what it is to run.
+// child starts a process with only these variables, and returns it once the process runs its program.
 func child(t *testing.T, dir string, environ ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "echo; exec sleep 1000")
@@ -63,11 +63,11 @@ func TestRanksAreFoundByTheirEnvironment(t *testing.T) {
 	}
 	older := child(t, dir, of(run, "n1", "aa", 1)...)
 	first := child(t, dir, of(run, "n1", "bb", 1)...)
-	child(t, dir, of(run, "n1", "bb", 1)...) // what the rank has started
+	child(t, dir, of(run, "n1", "bb", 1)...) // a process that the rank started
 	zero := child(t, dir, of(run, "n1", "bb", 0)...)
 	child(t, dir, of(run, "n2", "cc", 3)...)
 	child(t, dir, of(other, "n1", "dd", 2)...)
-	child(t, dir, "DDPBATCH_RUN_DIR="+run.Path(), "SLURMD_NODENAME=n1", "RANK=2") // a person's, as of Exec
+	child(t, dir, "DDPBATCH_RUN_DIR="+run.Path(), "SLURMD_NODENAME=n1", "RANK=2") // a person's process, as Exec starts it
 	n := Node{Run: run, Name: "n1"}
 	found, err := n.Ranks()
 	must(t, err)
@@ -89,7 +89,7 @@ func TestRanksAreFoundByTheirEnvironment(t *testing.T) {
 	}
 }
 
-// The client of Podman has its container's variables, and is older. It is the rank only until the container runs.
+// Podman's client has the variables of its container, and is older than the container. It counts as the rank only until the container runs.
 func TestRankInAContainerIsNotItsClient(t *testing.T) {
 	run, client := newRun(t, "n1"), filepath.Join(t.TempDir(), "podman")
 	program, err := os.ReadFile("/bin/sleep")
@@ -115,7 +115,7 @@ func TestRankInAContainerIsNotItsClient(t *testing.T) {
 		}
 	}
 	pid := start(client, 0)
-	start("/bin/sleep", 0) // its monitor
+	start("/bin/sleep", 0) // the container's monitor
 	check(pid)
 	pid = start("/bin/sleep", syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
 	check(pid)
@@ -123,7 +123,7 @@ func TestRankInAContainerIsNotItsClient(t *testing.T) {
 	check(pid)
 }
 
-// TestRunIsKnownByAnotherPath: home is mounted elsewhere on a node.
+// TestRunIsKnownByAnotherPath: a run is recognized even if the home directory has another path on a node.
 func TestRunIsKnownByAnotherPath(t *testing.T) {
 	run := newRun(t)
 	n := Node{Run: run}

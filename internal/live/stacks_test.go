@@ -17,7 +17,7 @@ func TestWhatIsAlike(t *testing.T) {
 	for _, test := range []struct{ said, want string }{
 		{"process 120, \"python3\", child of 7: waiting\n", "process #, \"python3\", child of #: waiting\n"},
 		{"  2 threads (120, 121), \"x\": S, in futex(0x7f01, 0x80)\n", "  2 threads (#, #), \"x\": S, in futex(0x, 0x)\n"},
-		{"    train (train.py:120)\n", "    train (train.py:120)\n"}, // a line of a source
+		{"    train (train.py:120)\n", "    train (train.py:120)\n"}, // a line number of a source file
 		{"Thread 121 (idle): \"MainThread\"\n", "Thread # (idle): \"MainThread\"\n"},
 		{"  rank 99 (99)\n", "  rank 99 (99)\n"},
 		{"  thread 120, \"x\": R (running)\n    irq+0x1\n  thread 121, \"x\": S\n    poll+0x1/0x2\n",
@@ -29,7 +29,7 @@ func TestWhatIsAlike(t *testing.T) {
 	}
 }
 
-// TestAnswersComeThroughInPieces: lines of several nodes come between each other, in any order, with srun's own words.
+// TestAnswersComeThroughInPieces: the lines of several nodes may be interleaved in any order, and mixed with srun's own messages.
 func TestAnswersComeThroughInPieces(t *testing.T) {
 	var want []rankStacks
 	var lines []string
@@ -50,7 +50,7 @@ func TestAnswersComeThroughInPieces(t *testing.T) {
 		}
 	}
 	var f frames
-	for i := range lines { // the last first
+	for i := range lines { // in reverse order
 		line := lines[len(lines)-1-i] + "srun: job 12 queued\n"
 		for _, half := range []string{line[:len(line)/2], line[len(line)/2:]} {
 			if n, err := f.Write([]byte(half)); n != len(half) || err != nil {
@@ -110,7 +110,7 @@ ranks 4-5 on n3: no answer: the node did not answer in time, or the process has 
 	}
 }
 
-// TestStacksHarmNoRank: processes that are alike are found so, and live on.
+// TestStacksHarmNoRank: processes that are at the same place are reported as equal, and they go on.
 func TestStacksHarmNoRank(t *testing.T) {
 	run := newRun(t, "n1", "n1")
 	var pids []int
