@@ -61,8 +61,8 @@ func TestAwaitWaitsForAValueOrTheTime(t *testing.T) {
 	})
 }
 
-// The whole process is stopped for longer than Await may wait, as on a busy machine. The sender goes on when Await does, and is still
-// waited for. Other work may keep the sender alone from the processor for as long, but hardly each time.
+// The whole process is stopped for longer than Await may wait, as on a busy machine. The sender resumes together with Await, and Await
+// still waits for it. Other work may keep only the sender from the processor for as long, but hardly in each try.
 func TestAwaitSurvivesAStoppedProcess(t *testing.T) {
 	for range 5 {
 		if isAwaitedAfterAStop(t) {
@@ -84,7 +84,7 @@ func isAwaitedAfterAStop(t *testing.T) bool {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(100 * time.Millisecond) // of what it still has to do
+		time.Sleep(100 * time.Millisecond) // work that it still has to do
 		c <- 7
 	}()
 	v, came := pause.Await(c, time.Second)
