@@ -19,14 +19,14 @@ import (
 	"ddpbatch/slurm/pmi2"
 )
 
-// shell is the environment of a terminal outside of any job, with a secret so that no key file is needed.
+// shell returns the environment of a terminal outside any job. It has a secret, so that no key file is needed.
 func shell(t *testing.T) map[string]string {
 	t.Helper()
 	secret := auth.NewSecret()
 	return map[string]string{"DDPBATCH_SECRET": secret.Hex(), "PATH": "/bin"}
 }
 
-// agents is task 1 of a step that has one on each of the nodes n1 to n3.
+// agents returns the environment of task 1 in a step with one task on each of the nodes n1 to n3.
 func agents(t *testing.T) map[string]string {
 	return with(shell(t), map[string]string{
 		"SLURM_CLUSTER_NAME": "lab", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-3]",
@@ -36,7 +36,7 @@ func agents(t *testing.T) map[string]string {
 	})
 }
 
-// tasks is task 3 of a step with two on each of the nodes n1 and n2.
+// tasks returns the environment of task 3 in a step with two tasks on each of the nodes n1 and n2.
 func tasks(t *testing.T) map[string]string {
 	return with(agents(t), map[string]string{
 		"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4",
@@ -44,7 +44,7 @@ func tasks(t *testing.T) map[string]string {
 	})
 }
 
-// single is the only task of a step on node n2.
+// single returns the environment of the only task of a step, on node n2.
 func single(t *testing.T) map[string]string {
 	return with(agents(t), map[string]string{
 		"SLURM_STEP_NODELIST": "n2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1",
@@ -52,7 +52,7 @@ func single(t *testing.T) map[string]string {
 	})
 }
 
-// misspelt is a terminal where a variable of torchrun's has a name that is nearly right, beside one that is.
+// misspelt returns the environment of a terminal in which the name of one of torchrun's variables is misspelled, beside one that is right.
 func misspelt(t *testing.T) map[string]string {
 	return with(shell(t), map[string]string{"PET_NPROC_PRE_NODE": "3", "PET_NODE_RANK": "0", "PETSC_DIR": "/opt"})
 }
@@ -63,7 +63,7 @@ func with(base, changes map[string]string) map[string]string {
 	return all
 }
 
-// resolved is what a command line makes of an agent's configuration in an environment, and what it says.
+// resolved returns the agent's configuration that results from a command line in an environment, and what is printed.
 func resolved(t *testing.T, environ map[string]string, line string) (launch.AgentConfig, string, error) {
 	t.Helper()
 	lookup := func(name string) (string, bool) { value, ok := environ[name]; return value, ok }
@@ -91,14 +91,14 @@ func resolved(t *testing.T, environ map[string]string, line string) (launch.Agen
 	return cfg, said.String(), err
 }
 
-// An agent has its place from torchrun's flags alone, from Slurm alone, or from both where they agree.
+// An agent gets its place from torchrun's flags alone, from Slurm alone, or from both if they agree.
 func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 	inStep := "1/3 nproc 1 of 3, lab/7.0.0 at n1:0"
 	for _, test := range []struct {
 		environ func(*testing.T) map[string]string
 		line    string
 		want    string
-		note    string // "": none
+		note    string // "": no note
 	}{
 		{shell, "x", "0/1 nproc 1 of 1, none at :0", ""},
 		{shell, "--nproc-per-node 3 --rdzv-id 8 x", "0/1 nproc 3 of 1, 8 at :0", ""},
@@ -128,11 +128,11 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 
 		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --rdzv-conf is_host=1 x",
 			"0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--rdzv-conf: is_host: nothing here"},
-		// several agents of one machine, as torchrun has it
+		// several agents of one machine, as torchrun allows them
 		{shell, "--nnodes 2 --node-rank 0 --master-addr localhost x",
 			"0/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508",
 			"--master-addr is localhost: only agents on this machine can connect; for several machines, give the name of the first"},
-		// agent 0 says it
+		// agent 0 prints the note
 		{shell, "--nnodes 2 --node-rank 1 --master-addr localhost x",
 			"1/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508", ""},
 		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:7 x",
@@ -143,7 +143,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 
 		{agents, "x", inStep, ""},
 		{agents, "--nproc-per-node 4 x", "1/3 nproc 4 of 3, lab/7.0.0 at n1:0", ""},
-		// agent 0 says it
+		// agent 0 prints the note
 		{agents, "--nnodes 3 --node-rank 1 --rdzv-id $RANDOM --rdzv-backend c10d --rdzv-endpoint n1:29500 --master-addr 10.3.3.3 x", inStep,
 			""},
 		{agents, "--nnodes 2:4 --master-port 4000 x", "1/3 nproc 1 of 2, lab/7.0.0 at n1:4000", ""},
@@ -156,9 +156,9 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		{single, "--interface ib0 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --interface: there is one node"},
 		{tasks, "--interface ib0 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
 		{single, "--rdzv-conf is_host=1 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--rdzv-conf: is_host: nothing here"},
-		// srun once for each node, as people do who come from ssh
+		// one srun for each node, as users do who are used to ssh
 		{single, "--nnodes 2 --node-rank 1 --master-addr n1 x", "1/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
-		// ranks that are not there: torchrun passes over them; another node may have them
+		// ranks that this run does not have: torchrun ignores them, and another node may have them
 		{shell, "--nproc-per-node 2 -r 7:1 x", "0/1 nproc 2 of 1, none at :0",
 			"-r names local rank 7, but this run has local ranks 0 to 1"},
 		{shell, "--nproc-per-node 2 --tee 0:3,2:1 x", "0/1 nproc 2 of 1, none at :0", "--tee names local rank 2"},
@@ -179,7 +179,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 			t.Errorf("%q: %v", test.line, err)
 			continue
 		}
-		if strings.Contains(test.want, "*") { // an id of its own
+		if strings.Contains(test.want, "*") { // a generated id
 			again, _, err := resolved(t, test.environ(t), test.line)
 			if err != nil || len(cfg.RunID) < 20 || cfg.RunID == again.RunID {
 				t.Errorf("%q: run %q, and then %q, %v", test.line, cfg.RunID, again.RunID, err)
@@ -195,7 +195,7 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 	}
 }
 
-// describe writes where an agent stands: INDEX/COUNT nproc N of MINCOUNT, RUNID at MASTER.
+// describe describes the place of an agent as INDEX/COUNT nproc N of MINCOUNT, RUNID at MASTER.
 func describe(cfg launch.AgentConfig) string {
 	text := fmt.Sprintf("%d/%d nproc %d of %d, ", cfg.Index, cfg.Count, cfg.Nproc, cmp.Or(cfg.MinCount, cfg.Count))
 	if len(cfg.Local) == 1 {
@@ -214,7 +214,7 @@ func describe(cfg launch.AgentConfig) string {
 	return text
 }
 
-// Workers get the run id that torchrun 1.13.1 gives them: "none" where the user gave none, also where the agents use one of their own.
+// Workers get the same run id as from torchrun 1.13.1: "none" if the user gave none, even if the agents use a generated id.
 func TestWorkersGetTorchrunsRunID(t *testing.T) {
 	for line, want := range map[string]string{
 		"x": "none", "--rdzv-id 8 x": "8",
@@ -230,7 +230,7 @@ func TestWorkersGetTorchrunsRunID(t *testing.T) {
 	}
 }
 
-// TestFlagsThatContradictSlurmAreRefused: what flags say of the nodes must be what Slurm says.
+// TestFlagsThatContradictSlurmAreRefused: flags about the nodes must agree with Slurm.
 func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		environ func(*testing.T) map[string]string
@@ -281,7 +281,8 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 	}
 }
 
-// salloced is task 0 of a step on three nodes whose number of tasks came from the allocation: salloc -N3 -n5, srun --ntasks-per-node=1.
+// salloced returns the environment of task 0 in a step on three nodes whose number of tasks came from the allocation: salloc -N3 -n5, srun
+// --ntasks-per-node=1.
 func salloced(t *testing.T) map[string]string {
 	return with(agents(t), map[string]string{
 		"SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "5", "SLURM_PROCID": "0", "SLURM_NODEID": "0",
@@ -289,8 +290,8 @@ func salloced(t *testing.T) map[string]string {
 	})
 }
 
-// TestRunRejectsWhatIsWrongOnItsNode: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its
-// place, and a reason.
+// TestRunRejectsWhatIsWrongOnItsNode: an error that may exist only on this node must reach the other agents, which wait for this one. The
+// agent therefore has its place and a reason to reject the run.
 func TestRunRejectsWhatIsWrongOnItsNode(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"--node-rank 0 x", "--node-rank is 0, but for Slurm this is node 1 (n2)"},
@@ -308,14 +309,14 @@ func TestRunRejectsWhatIsWrongOnItsNode(t *testing.T) {
 			t.Errorf("%q: who hears of it cannot be known: %s", test.line, describe(cfg))
 		}
 	}
-	// a variable may differ from node to node, and so may what a task is told
+	// a variable may differ between nodes, and so may the arguments of a task
 	uneven := with(salloced(t), map[string]string{"PET_NPROC_PER_NODE": "2"})
 	if _, _, err := resolved(t, uneven, "x"); err == nil || !strings.Contains(err.Error(), "PET_NPROC_PER_NODE asks for 2") {
 		t.Errorf("a variable that contradicts another node's tasks: %v", err)
 	}
 }
 
-// TestOnlyOneAgentSaysWhatIsNotNeeded: of the agents of a step one says what is not needed.
+// TestOnlyOneAgentSaysWhatIsNotNeeded: only one agent of a step reports which flags are not needed.
 func TestOnlyOneAgentSaysWhatIsNotNeeded(t *testing.T) {
 	const line = "--rdzv-id 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 --monitor-interval 3 --rdzv-conf read_timeout=3 x"
 	first := with(agents(t), map[string]string{"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"})
@@ -331,7 +332,7 @@ func TestOnlyOneAgentSaysWhatIsNotNeeded(t *testing.T) {
 	}
 }
 
-// TestFlagsBecomeTheConfig: what does not depend on the place.
+// TestFlagsBecomeTheConfig checks the settings that do not depend on the agent's place.
 func TestFlagsBecomeTheConfig(t *testing.T) {
 	cfg, _, err := resolved(t, agents(t),
 		"--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
@@ -341,7 +342,7 @@ func TestFlagsBecomeTheConfig(t *testing.T) {
 	}
 	got := fmt.Sprint(cfg.Role, cfg.MaxRestarts, cfg.Policy.MaxRestarts, cfg.Grace, cfg.HangAfter, cfg.GPUs, cfg.NUMA, cfg.TorchStore,
 		cfg.JoinTimeout, cfg.LastCall, cfg.Interface, cfg.CPUsPerTask, cfg.Host, cfg.JobID)
-	// 0 would be a default for the times, and 8 CPUs of the task are for 4 workers
+	// 0 would mean the default for the times, so they are 1ns; the 8 CPUs of the task are for 4 workers
 	if want := "r 2 2 1ns 5m0s one node true 7s 1ns 10.0.0.9 2 n2 7"; strings.Join(strings.Fields(got),
 		"") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("%s\nwant %s", got, want)
@@ -358,7 +359,7 @@ func TestFlagsBecomeTheConfig(t *testing.T) {
 	}
 }
 
-// TestRunKnowsTheLayout: in task mode agent 0 is told how many tasks each node has, to name those that do not come.
+// TestRunKnowsTheLayout: in task mode, agent 0 gets the number of tasks on each node, so that it can name those that do not join.
 func TestRunKnowsTheLayout(t *testing.T) {
 	cfg, _, err := resolved(t, salloced(t), "x")
 	if err != nil || fmt.Sprint(cfg.AgentsPerNode) != "map[n1:2 n2:2 n3:1]" {
@@ -366,8 +367,8 @@ func TestRunKnowsTheLayout(t *testing.T) {
 	}
 }
 
-// TestMisplacedRankZeroIsReportedOnce: where rank 0 is on the second node, the two tasks that know it reject the run. With PMI-2
-// rank 0 says so; without it the one where the others look.
+// TestMisplacedRankZeroIsReportedOnce: if rank 0 is on the second node, the two tasks that know it reject the run. With PMI-2, rank 0
+// reports it. Without PMI-2, the first task of the first node reports it, because the others look for agent 0 there.
 func TestMisplacedRankZeroIsReportedOnce(t *testing.T) {
 	second := slurm.Allocation{JobID: "7", StepID: "0", Nodes: []string{"n1", "n2"}, TasksPerNode: []int{2, 1}, Tasks: 3, NodeRank: 1}
 	first, other := second, second
@@ -391,7 +392,7 @@ func TestMisplacedRankZeroIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestRunServesTorchToPythonScripts: who serves PyTorch's store.
+// TestRunServesTorchToPythonScripts checks which command lines make the agent serve PyTorch's store.
 func TestRunServesTorchToPythonScripts(t *testing.T) {
 	script := "train.py"
 	for line, want := range map[string]bool{
@@ -407,10 +408,10 @@ func TestRunServesTorchToPythonScripts(t *testing.T) {
 		"--torch-store=true -- ./train":                       true,
 		"--torch-store=false " + script:                       false,
 		"--torch_store=false -- python3 x.py":                 false,
-		"--master-port 2000 " + script:                        false, // may be for a server of the script's own
+		"--master-port 2000 " + script:                        false, // the port may be for a server of the script
 		"--torch-store --master-port 2000 " + script:          true,
-		"--master-port 0 " + script:                           true, // a free one
-		"--standalone --master-port 2000 " + script:           true, // passed over
+		"--master-port 0 " + script:                           true, // 0 means a free port
+		"--standalone --master-port 2000 " + script:           true, // the port is ignored
 		"--nnodes 2 --node-rank 0 --master-addr n1 " + script: true,
 		"--nnodes 2 --node-rank 0 --master-addr n1 --master-port 2000 " + script:         false,
 		"--nnodes 2 --rdzv-endpoint n1:2000 --node-rank 0 " + script:                     false,
@@ -440,7 +441,7 @@ func TestRunServesTorchToPythonScripts(t *testing.T) {
 	}
 }
 
-// TestRunUsesOtherPorts: agents of a step that get another --master-port meet at other ports, too.
+// TestRunUsesOtherPorts: if the agents of a step get another --master-port, they also use other ports for their rendezvous.
 func TestRunUsesOtherPorts(t *testing.T) {
 	bare, _, err := resolved(t, agents(t), "x")
 	if err != nil {
@@ -456,7 +457,8 @@ func TestRunUsesOtherPorts(t *testing.T) {
 	}
 }
 
-// TestAgentsTakePortsOfTheJobOrSlurm: the job's counts, then Slurm's SrunPortRange where it has enough for srun, too.
+// TestAgentsTakePortsOfTheJobOrSlurm: the ports of the job are used first. Otherwise Slurm's SrunPortRange is used, if it has enough ports
+// for srun as well.
 func TestAgentsTakePortsOfTheJobOrSlurm(t *testing.T) {
 	for _, test := range []struct{ job, slurm, want string }{
 		{"", "", "[]"},
@@ -480,8 +482,8 @@ func TestAgentsTakePortsOfTheJobOrSlurm(t *testing.T) {
 	}
 }
 
-// TestMistypedVariablesAreNoted: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is
-// meant; others that begin with PET may be anybody's.
+// TestMistypedVariablesAreNoted: a variable whose name is close to one of torchrun's has no effect, and a note names the variable that is
+// probably meant. Other variables that begin with PET may belong to any program.
 func TestMistypedVariablesAreNoted(t *testing.T) {
 	for name, want := range map[string]string{
 		"PET_NPROC":     "PET_NPROC is not a variable of run: did you mean PET_NPROC_PER_NODE?",
