@@ -13,7 +13,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// contained starts a client, which waits for a process outside of its group as long as that lives, and the one in the "container".
+// contained starts a client and the process in its "container". That process is outside the client's group, and the client waits until it
+// ends.
 func contained(t *testing.T, inside string) *Contained {
 	t.Helper()
 	pair := "DDPBATCH_TEST_CONTAINED=" + newCookie(t)
@@ -69,7 +70,7 @@ func TestWarningSparesWhatWouldDieOfIt(t *testing.T) {
 }
 
 // The sweep kills two children of an adopted monitor: the process in the container, which has a cookie, and a runtime that waits to begin
-// one. The child that removes the container has no cookie, and lives on. So does the monitor.
+// one. The child that removes the container does not have a cookie, and lives on, as does the monitor.
 func TestSweepLeavesTheMonitorToTidyUp(t *testing.T) {
 	dir := t.TempDir()
 	shell, err := os.ReadFile("/bin/sh")
@@ -104,7 +105,7 @@ wait
 		&begins, &inside, &killed[0], &killed[1], &tidies); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	defer syscall.Kill(tidies, syscall.SIGKILL) // and the monitor ends
+	defer syscall.Kill(tidies, syscall.SIGKILL) // then the monitor ends
 	if !slices.Contains(killed[:], begins) || !slices.Contains(killed[:], inside) || len(lines) != 5 {
 		t.Errorf("said %q, want the runtime and what is inside killed, and no other", out)
 	}

@@ -47,7 +47,7 @@ func TestFindCookiesReadsAnyEnvironment(t *testing.T) {
 	}
 }
 
-// The plain way is to have all of it and to split it.
+// FuzzFindCookies compares findCookies with the plain way, which is to read all of the environment and split it.
 func FuzzFindCookies(f *testing.F) {
 	f.Add([]byte("X=1\x00"+CookieVariable+"=abc\x00"), 3)
 	f.Fuzz(func(t *testing.T, environ []byte, size int) {

@@ -21,32 +21,32 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// killAgent runs script as the worker of an agent with a guard, kills the agent when the words have come, each
-// with a process id, and waits until those processes and the guard are gone.
+// killAgent runs script as the worker of an agent with a guard. It waits until the words have come, each with a process id, and kills the
+// agent. Then it waits until those processes and the guard are gone.
 func killAgent(t *testing.T, cookie, script string, words ...string) {
 	t.Helper()
 	agent, lines := startAgent(t, cookie, script)
 	pids := pidsAfter(t, lines, words...)
-	if err := unix.Kill(agent.Pid(), unix.SIGKILL); err != nil { // the agent alone
+	if err := unix.Kill(agent.Pid(), unix.SIGKILL); err != nil { // only the agent
 		t.Fatal(err)
 	}
 	wait(t, agent)
 	for word, pid := range pids {
 		gone(t, fmt.Sprintf("%s, process %d, is gone", word, pid), pid)
 	}
-	// nor a shell between two of those
+	// this includes any shell between two of those
 	testkit.Eventually(t, "no process of the run is left", func() bool { return len(marked(cookie)) == 0 })
 	closed(t, lines)
 }
 
-// closed waits until nobody is left of those that write the lines, whose pipe only they hold, and returns what they still wrote.
+// closed waits until all processes that write the lines have ended, and returns what they still wrote. Only these processes hold the pipe.
 func closed(t *testing.T, lines *bufio.Reader) (text string) {
 	t.Helper()
 	testkit.Within(t, testkit.Patience, func() { text = tail(t, lines) })
 	return text
 }
 
-// startAgent starts an agent with a guard, whose worker is a script that has this test's binary as $0, and a file of its own as $1.
+// startAgent starts an agent with a guard. The agent's worker is a script that has this test's binary as $0, and a file of its own as $1.
 func startAgent(t *testing.T, cookie, script string) (*Process, *bufio.Reader) {
 	t.Helper()
 	return startTest(t, as("agent", NewCookie(), cookie, "/bin/sh", "-c", script, os.Args[0], filepath.Join(t.TempDir(), "script")), Start)
@@ -75,12 +75,12 @@ func TestGuardKillsWhatTheAgentStarted(t *testing.T) {
 	killAgent(t, newCookie(t), "echo leader $$; "+scattered, "leader", "member", "session", "daemon")
 }
 
-// One whose environment is of no use any more is found in its group.
+// The guard finds a process in its group even if the process's environment no longer shows the cookie.
 func TestGuardKillsTheGroup(t *testing.T) {
 	killAgent(t, newCookie(t), "echo leader $$; "+roleVariable+"=hide $0 & wait", "leader", "hidden")
 }
 
-// The agent of a run within the run is killed by its cookie; its guard then kills what has another.
+// The agent of an inner run is killed because of its cookie. Its guard then kills the processes that have the inner run's cookie.
 func TestGuardsInEachOther(t *testing.T) {
 	inner := newCookie(t)
 	killAgent(t, newCookie(t), "echo leader $$; "+roleVariable+"=agent setsid $0 "+inner+
@@ -89,8 +89,8 @@ func TestGuardsInEachOther(t *testing.T) {
 	testkit.Eventually(t, "no process of the inner run is left", func() bool { return len(marked(inner)) == 0 })
 }
 
-// The agent of an inner run is killed, and the run around it sweeps before the inner guard has woken: the guard, an orphan by then, is
-// spared, and does its work.
+// The agent of an inner run is killed, and the outer run sweeps before the inner guard has woken. The guard is an orphan by then. The sweep
+// spares it, and it does its work.
 func TestSweepSparesTheGuardOfARunWithin(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
@@ -121,7 +121,7 @@ func TestSweepSparesTheGuardOfARunWithin(t *testing.T) {
 	gone(t, "what the inner run has started is gone, and its guard", daemon, guard)
 }
 
-// A guard that was killed is missed, and does not take orders.
+// If a guard was killed, the log says so, and Sweep returns an error.
 func TestGuardIsMissed(t *testing.T) {
 	var log bytes.Buffer
 	guard, err := StartGuard(slog.New(slog.NewTextHandler(&log, nil)))
@@ -144,7 +144,7 @@ func TestGuardIsMissed(t *testing.T) {
 	}
 }
 
-// What is sent to everybody does not end a guard before its time, and End ends it without a kill.
+// Signals that are sent to all processes do not end a guard early, and End ends it without killing anything.
 func TestGuardEnds(t *testing.T) {
 	guard, err := StartGuard(nil)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestNoGuard(t *testing.T) {
 	guard.End()
 }
 
-// Where there is no shell this program waits itself.
+// If the machine has no shell, this program waits itself.
 func TestServeGuardWaitsForTheEnd(t *testing.T) {
 	cookie := newCookie(t)
 	victim, lines := startTest(t, shell(cookie, "echo self $$; sleep 1000"), Start)
@@ -232,18 +232,17 @@ func TestFollowOrders(t *testing.T) {
 			t.Errorf("%.40q: %v %v %v; want an error, and the order after it followed", bad, cookies, groups, err)
 		}
 	}
-	// an error is not the end: the agent may live
+	// a read error does not mean that the agent ended: it may still run
 	if _, err := ServeGuard(t.Context(), []string{"+" + fmt.Sprint(unix.Getpgrp())},
 		iotest.ErrReader(errors.New("broken"))); !errors.Is(err, errOrders) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// A group whose number was given to others since is left alone: none of it was there when the agent died, and none
-// has the cookie.
+// If the number of a group was reused, the new group is left alone: no member existed when the agent died, and none has the cookie.
 func TestSweepGroupKnowsItsGroup(t *testing.T) {
 	cookie := newCookie(t)
-	// a Process would be no good here: when its leader ends it kills the group, and so who has joined it
+	// not a Process, which kills its group when the leader ends, and with it any process that has joined
 	leader := shell(cookie, "sleep 1000")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := leader.Start(); err != nil {
@@ -278,7 +277,7 @@ func TestSweepGroupKnowsItsGroup(t *testing.T) {
 	}
 }
 
-// What an agent does before its first worker.
+// BenchmarkStartGuard measures what an agent does before it starts its first worker.
 func BenchmarkStartGuard(b *testing.B) {
 	for b.Loop() {
 		guard, err := StartGuard(nil)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Children get the hard limit of open files, though Go raises its own alone, and the stack's stays.
+// Children get the hard limit of open files as their soft limit. Go raises the soft limit only for itself. The limit of the stack does not
+// change.
 func TestChildrenGetTheHardFileLimit(t *testing.T) {
 	run := func(args string) []string {
 		cmd := exec.Command("/bin/sh", "-c", "ulimit -Sn 333; ulimit -Hn 777; ulimit -Ss 4096; exec $0 "+args, os.Args[0])

@@ -22,10 +22,10 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// roleVariable makes this test's binary play a part in a test.
+// roleVariable makes this test's binary play a role in a test.
 const roleVariable = "PROC_TEST_ROLE"
 
-func init() { runtime.LockOSThread() } // the first thread, for the role that ends it
+func init() { runtime.LockOSThread() } // stays on the first thread, for the role that ends it
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
@@ -47,10 +47,10 @@ func leave(err error) {
 	os.Exit(0)
 }
 
-// play is all that a process in a part does.
+// play does everything that a process with a role does.
 func play(role string, args []string) error {
 	switch role {
-	case "agent": // starts the words after a cookie as a worker that has it, with a guard, and waits
+	case "agent": // agent COOKIE WORDS: starts the words as a worker with the cookie, with a guard, and waits
 		guard, err := StartGuard(slog.New(slog.NewTextHandler(os.Stdout, nil)))
 		if err != nil {
 			return err
@@ -74,13 +74,13 @@ func play(role string, args []string) error {
 		}
 		fmt.Println("hidden", os.Getpid())
 		time.Sleep(time.Hour)
-	case "headless": // its first thread ends, another goes on
+	case "headless": // ends its first thread while another one goes on
 		go func() {
 			fmt.Println("headless", os.Getpid())
 			time.Sleep(time.Hour)
 		}()
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
-	case "sweep": // sweeps its own cookie, and says whom
+	case "sweep": // sweeps its own cookie, and prints the counts
 		swept, err := sweepCookie(context.Background(), os.Getenv(CookieVariable))
 		fmt.Println(len(swept.Killed), len(swept.Left))
 		return err
@@ -99,7 +99,7 @@ func play(role string, args []string) error {
 		swept, err := sweepCookie(ctx, args[0])
 		fmt.Println(len(swept.Killed), len(swept.Left), err)
 		return nil
-	case "monitored": // adopts the program that it is given, and sweeps when that has said three lines
+	case "monitored": // adopts the program that it gets, and sweeps once the program has printed three lines
 		reaper, err := Subreaper()
 		if err != nil {
 			return err
@@ -147,7 +147,7 @@ func play(role string, args []string) error {
 	return fmt.Errorf("there is no part %q", role)
 }
 
-// hide writes over the memory that holds this process's environment, which /proc/self/stat tells (proc(5), env_start and env_end).
+// hide overwrites the memory that holds this process's environment. /proc/self/stat gives its bounds (proc(5), env_start and env_end).
 func hide() error {
 	text, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -169,21 +169,21 @@ func hide() error {
 	return err
 }
 
-// as makes a command of this test's binary in a part, with a cookie.
+// as returns a command of this test's binary in a role, with a cookie.
 func as(role, cookie string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, CookieVariable+"="+cookie)
 	return cmd
 }
 
-// shell makes a shell script that has a cookie, and this test's binary as $0.
+// shell returns a command for a shell script that has a cookie, and this test's binary as $0.
 func shell(cookie, script string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, os.Args[0]}, args...)...)
 	cmd.Env = append(os.Environ(), CookieVariable+"="+cookie)
 	return cmd
 }
 
-// newCookie is that of one test, whose processes do not outlive it.
+// newCookie returns a cookie for one test, and kills the processes that have it when the test ends.
 func newCookie(t *testing.T) string {
 	t.Helper()
 	cookie := NewCookie()
@@ -197,7 +197,7 @@ func newCookie(t *testing.T) string {
 	return cookie
 }
 
-// marked are the live processes that have a cookie, by a look of the test's own.
+// marked returns the live processes that have a cookie, by a search that does not use this package.
 func marked(cookie string) (found []int) {
 	ids, _ := processIDs()
 	for _, pid := range ids {
@@ -209,7 +209,7 @@ func marked(cookie string) (found []int) {
 	return found
 }
 
-// startTest starts a command whose words on standard output the test reads, and which ends with it.
+// startTest starts a command whose standard output the test reads. The command ends with the test.
 func startTest(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) (*Process, error)) (*Process, *bufio.Reader) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -245,7 +245,7 @@ func pidAfter(t *testing.T, lines *bufio.Reader, word string) int {
 	}
 }
 
-// executes waits until processes run a program: before that they have the environment of who forked them.
+// executes waits until processes run a program. Before that they have the environment of the process that forked them.
 func executes(t *testing.T, program string, pids ...int) {
 	t.Helper()
 	testkit.Eventually(t, "they execute "+program, func() bool {
@@ -258,7 +258,7 @@ func gone(t *testing.T, what string, pids ...int) {
 	testkit.Eventually(t, what, func() bool { return !slices.ContainsFunc(pids, alive) })
 }
 
-// tail is all that a command of the test still writes.
+// tail returns everything that a command of the test still writes.
 func tail(t *testing.T, r io.Reader) string {
 	t.Helper()
 	text, err := io.ReadAll(r)

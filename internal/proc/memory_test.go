@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// files makes a file system of names and contents.
+// files returns a file system of names and contents.
 func files(pairs ...string) fstest.MapFS {
 	m := fstest.MapFS{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -21,7 +21,7 @@ func files(pairs ...string) fstest.MapFS {
 	return m
 }
 
-// with is base with other contents of some files.
+// with returns base with other contents for some files.
 func with(base fstest.MapFS, pairs ...string) fstest.MapFS {
 	m := files(pairs...)
 	for name, file := range base {
@@ -32,7 +32,7 @@ func with(base fstest.MapFS, pairs ...string) fstest.MapFS {
 	return m
 }
 
-// What Linux 6.18 shows with both versions mounted and Slurm 22.05's cgroup plugin for version 1.
+// versionOne is what Linux 6.18 shows with both versions mounted and Slurm 22.05's cgroup plugin for version 1.
 var versionOne = files(
 	"proc/self/cgroup", "9:name=systemd:/\n6:freezer:/slurm_n1/uid_0/job_7/step_0\n"+
 		"4:memory:/slurm_n1/uid_0/job_7/step_0/task_0\n1:cpu:/\n0::/\n",
@@ -51,7 +51,7 @@ var versionOne = files(
 	"sys/fs/cgroup/memory/slurm_n1/uid_0/job_7/memory.max_usage_in_bytes", "104857600\n",
 )
 
-// Version 2 alone, with slurmstepd's scope below system.slice.
+// versionTwo has only version 2, with slurmstepd's scope below system.slice.
 var versionTwo = files(
 	"proc/self/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n",
 	"proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 "+
@@ -135,7 +135,7 @@ func TestMemoryNamesTheLimitThatKilled(t *testing.T) {
 	}
 }
 
-// A container sees the hierarchy from its own group on, or under another name.
+// A container sees the hierarchy from its own group downward, or under another name.
 func TestMemoryFindsAContainersGroup(t *testing.T) {
 	for name, test := range map[string]struct{ cgroup, mount, path string }{
 		"own root":      {"0::/\n", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n", "cg/"},
@@ -196,7 +196,7 @@ func FuzzReadMemory(f *testing.F) {
 	})
 }
 
-// The kernel kills a process for want of memory, and that is told.
+// If the kernel kills a process because memory ran out, the comparison of two readings reports it.
 func TestMemoryReportsARealKill(t *testing.T) {
 	const limit = 48 << 20
 	group := testkit.MemoryGroup(t, limit)
@@ -209,12 +209,12 @@ func TestMemoryReportsARealKill(t *testing.T) {
 		}
 		return string(out)
 	}
-	// a test of another package may have somebody killed for want of memory at this moment
+	// at this moment, a test of another package may make the kernel kill a process because memory ran out
 	if got := run("kill -KILL $$"); !strings.HasPrefix(got, "0 ") && !strings.HasPrefix(got, fmt.Sprintf("%d ", MachineShort)) {
 		t.Errorf("a kill with memory to spare: %s", got)
 	}
-	// The process that asks is not to be the victim, however much the race detector makes it need (proc(5), oom_score_adj). The kernel may
-	// kill the shell or head beside tail, which gives its memory back too slowly.
+	// The measuring process must not be the victim, however much memory the race detector makes it need (proc(5), oom_score_adj). The
+	// kernel may kill the shell or head instead of tail, which gives its memory back too slowly.
 	got := run("echo 1000 >/proc/self/oom_score_adj; head -c 200000000 /dev/zero | tail")
 	if !strings.HasPrefix(got, fmt.Sprintf("%d %d the kernel killed ", GroupShort, limit)) {
 		t.Errorf("want of memory: %s", got)

@@ -64,7 +64,7 @@ func TestOutputIsWholeAtDone(t *testing.T) {
 	}
 }
 
-// TestGroupEndsWithItsLeader holds that a child left behind does not keep the output open.
+// TestGroupEndsWithItsLeader: a child that is left behind does not keep the output open.
 func TestGroupEndsWithItsLeader(t *testing.T) {
 	var out bytes.Buffer
 	cmd := exec.Command("sh", "-c", "sleep 1000 & exit 3")
@@ -85,7 +85,7 @@ func TestSignalReachesTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	// the grandchild holds the pipe: its end shows when it is gone
+	// the grandchild holds the pipe, so that the pipe's end shows when it is gone
 	cmd := exec.Command("sh", "-c", "sleep 1000 & echo ready; wait")
 	cmd.Stdout = w
 	p, err := Start(cmd)
@@ -110,8 +110,7 @@ func TestSignalReachesTheGroup(t *testing.T) {
 	}
 }
 
-// TestSignalDoesNotWaitForOutput holds that an output that stays open, because somebody outside the group
-// has it, keeps nobody from asking for a signal.
+// TestSignalDoesNotWaitForOutput: if a process outside the group keeps the output open, Signal still returns.
 func TestSignalDoesNotWaitForOutput(t *testing.T) {
 	reading := make(chan struct{})
 	cmd := exec.Command("echo", "word")
@@ -122,7 +121,7 @@ func TestSignalDoesNotWaitForOutput(t *testing.T) {
 	}
 	signalled := make(chan error)
 	go func() {
-		for alive(p.Pid()) { // until it is a zombie, whose output nobody takes
+		for alive(p.Pid()) { // until it is a zombie whose output is not read
 			runtime.Gosched()
 		}
 		signalled <- p.Signal(syscall.SIGTERM)
@@ -146,7 +145,7 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// alive reports whether pid runs; a zombie does not.
+// alive reports whether pid is a process that still runs. A zombie does not.
 func alive(pid int) bool {
 	s, err := readStat(pid)
 	return err == nil && !s.zombie()
@@ -191,7 +190,7 @@ func TestCaughtSignals(t *testing.T) {
 	}
 }
 
-// The program behind a shell is warned, its helper is not, and a shell that has a handler is warned alone.
+// The program behind a shell is warned, and its helper is not. If the shell has a handler, only the shell is warned.
 func TestWarnReachesTheProgramBehindAShell(t *testing.T) {
 	const program = `trap 'echo told 0' USR2; sleep 1000 & echo program $$; while :; do wait; done`
 	for name, test := range map[string]struct {
@@ -210,7 +209,7 @@ func TestWarnReachesTheProgramBehindAShell(t *testing.T) {
 			for range max(1, test.sent) {
 				pidAfter(t, lines, "program")
 			}
-			if name != "outer" { // the inner one need not have any yet; and what a shell has forked has its handlers until it runs
+			if name != "outer" { // the inner shell may have none yet; a forked child has the shell's handlers until it runs
 				testkit.Eventually(t, "all have handlers, and nobody else", func() bool { return handlers(p.Pid()) == test.sent })
 			}
 			sent, err := p.Warn(syscall.SIGUSR2)

@@ -14,7 +14,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Orphans are waited for, and nobody's status is taken: hundreds of children that end at once, of both kinds, beside as many orphans.
+// The reaper waits for orphans, and takes the status of no child: hundreds of children of both kinds end at the same time, beside as many
+// orphans.
 func TestReaperTakesOrphansAlone(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
@@ -37,7 +38,7 @@ func TestReaperTakesOrphansAlone(t *testing.T) {
 		want := 1 + i%200
 		script := fmt.Sprintf("exit %d", want)
 		try(func() error {
-			// leaves two behind in a session of their own: one ends at once, the other a little later
+			// leaves two processes behind in a session of their own: one ends at once, the other a little later
 			p, err := Start(exec.Command("/bin/sh", "-c", "setsid sh -c 'true & sleep 0.05 & exit 0'; "+script))
 			if err != nil {
 				return err
@@ -70,7 +71,7 @@ func TestReaperTakesOrphansAlone(t *testing.T) {
 	})
 }
 
-// A child that is late to be waited for keeps its status, and hides no orphan.
+// A child that is waited for late keeps its status, and does not hide an orphan.
 func TestReaperLeavesTheLate(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
@@ -93,20 +94,20 @@ func TestReaperLeavesTheLate(t *testing.T) {
 	}
 }
 
-// A look that takes long because the machine has other things to do costs this process nothing, and the next one follows soon.
+// A look that takes long because the machine is busy does not make this process slow, and the next look follows soon.
 func TestReaperLooksOnAfterASlowLook(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reaper.Close()
-	late := exec.Command("/bin/sh", "-c", "exit 7") // it is looked for again as long as nobody waits for it
+	late := exec.Command("/bin/sh", "-c", "exit 7") // the reaper looks at it again as long as it is not waited for
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer late.Wait()
 	testkit.Eventually(t, "it has ended", func() bool { return !alive(late.Process.Pid) })
-	children.mu.Lock() // for which the look waits that is due by then
+	children.mu.Lock() // makes the look that is due by then wait
 	<-time.After(time.Second)
 	children.mu.Unlock()
 	p, lines := startTest(t, exec.Command("/bin/sh", "-c", `setsid sh -c 'echo orphan $$; exec sleep 0.1' & wait`), Start)
@@ -125,7 +126,7 @@ func TestReapersShareUntilTheLastCloses(t *testing.T) {
 		p.Signal(unix.SIGTERM)
 		wait(t, p)
 		s, err := readStat(orphan)
-		unix.Kill(orphan, unix.SIGKILL) // it is alive
+		unix.Kill(orphan, unix.SIGKILL) // it still lived
 		if err != nil || (s.parent == unix.Getpid()) != want {
 			t.Errorf("the parent of an orphan is %d, this process %d; want the same: %v (%v)", s.parent, unix.Getpid(), want, err)
 		}

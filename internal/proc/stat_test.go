@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A line of Linux 6.1, with the number of each field by proc(5) where this package reads it: 14 to 17 are times, 20 threads, 22 start.
+// statLine is a line of Linux 6.1, in which the fields that this package reads hold their numbers from proc(5): 14 to 17 are times, 20 is
+// threads, and 22 is the start.
 const statLine = "4242 (%s) S 4000 4100 3999 0 -1 4194304 900 0 0 0 14 15 16 17 20 0 20 0 2200 1000000 300 18446744073709551615 1 1 0 0 " +
 	"0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 1 2 3 4 5 6 7 0\n"
 

@@ -37,7 +37,7 @@ func (s Swept) has(pid int) bool {
 	return slices.ContainsFunc(s.Killed, func(v Victim) bool { return v.PID == pid })
 }
 
-// A child of the group, one in a session of its own, and one whose parent has ended, twice.
+// scattered starts a child in the group, one in its own session, and a daemon whose parent and grandparent have ended.
 const scattered = `sleep 1000 & echo member $!
 setsid sleep 1000 & echo session $!
 sh -c 'setsid sh -c "sleep 1000 & echo daemon \$!"'
@@ -64,14 +64,14 @@ func TestSweepFindsProcessesThatLeft(t *testing.T) {
 
 func TestSweepSparesOthers(t *testing.T) {
 	cookie, other := newCookie(t), newCookie(t)
-	// a run within the run has a cookie of its own; a longer value and another variable are not our cookies
+	// a run within the run has its own cookie; a longer value and another variable do not count as cookies of this run
 	_, lines := startTest(t, shell(cookie, `
 		`+CookieVariable+`=$1 setsid sleep 1000 & echo nested $!
 		`+CookieVariable+`=${1}0 X`+CookieVariable+`=$2 setsid sleep 1000 & echo longer $!
 		setsid sleep 1000 & echo own $!; wait`, other, cookie), Start)
 	nested, longer, own := pidAfter(t, lines, "nested"), pidAfter(t, lines, "longer"), pidAfter(t, lines, "own")
 	executes(t, "sleep", nested, longer, own)
-	t.Cleanup(func() { unix.Kill(longer, unix.SIGKILL) }) // ours, and not waited for: its parent has ended, and init waits
+	t.Cleanup(func() { unix.Kill(longer, unix.SIGKILL) }) // this process is not waited for: its parent has ended, and init waits for it
 	swept(t, sweepCookie, cookie)
 	if alive(own) || !alive(nested) || !alive(longer) {
 		t.Errorf("alive: own %v, nested %v, longer %v", alive(own), alive(nested), alive(longer))
@@ -82,7 +82,7 @@ func TestSweepSparesOthers(t *testing.T) {
 	}
 }
 
-// A process that sweeps its own cookie ends neither itself nor those above it.
+// A process that sweeps its own cookie ends neither itself nor its ancestors.
 func TestSweepSparesTheSweeper(t *testing.T) {
 	cookie := newCookie(t)
 	p, lines := startTest(t, shell(cookie, "sleep 1000 & "+roleVariable+"=sweep $0; echo code $?"), Start)
@@ -92,7 +92,7 @@ func TestSweepSparesTheSweeper(t *testing.T) {
 	}
 }
 
-// What starts processes while it is swept leaves none of them.
+// If processes start others while they are swept, none of them are left.
 func TestSweepOutrunsForks(t *testing.T) {
 	for name, script := range map[string]string{
 		"many": `i=0; while [ $i -lt 300 ]; do setsid sleep 1000 & i=$((i+1)); [ $i = 20 ] && echo begun 0; done; wait`,
@@ -106,7 +106,7 @@ func TestSweepOutrunsForks(t *testing.T) {
 			[ $1 = 900 ] && echo begun 0
 			setsid sh "$0" $(($1-1)) &
 			END
-			for i in 1 2 3 4 5 6; do setsid sh "$1" 1000 & done; wait; sleep 1000`, // each ends when it has started the next
+			for i in 1 2 3 4 5 6; do setsid sh "$1" 1000 & done; wait; sleep 1000`, // each ends when it has started the next one
 	} {
 		t.Run(name, func(t *testing.T) {
 			cookie := newCookie(t)
@@ -131,11 +131,11 @@ func TestSweepFindsWhoseFirstThreadEnded(t *testing.T) {
 	gone(t, "it is killed", pid)
 }
 
-// Numbers are looked at that may be threads': one is not taken for a process, and not looked at again either.
+// The sweep also looks at numbers that may be those of threads. It does not take a thread for a process, and does not look at it again.
 func TestSweepKnowsThreads(t *testing.T) {
 	tid, stop := make(chan int), make(chan struct{})
 	defer close(stop)
-	for range 2 { // one of them may be the first thread, whose number is the process's
+	for range 2 { // one of them may be the first thread, which has the number of the process
 		go func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -157,7 +157,7 @@ func TestSweepKnowsThreads(t *testing.T) {
 	}
 }
 
-// What another user's process does must not make a run look as if it had not ended.
+// What a process of another user does must not make it look as if a run had not ended.
 func TestSweepPassesOverOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can sweep as another user")
@@ -173,13 +173,13 @@ func TestSweepPassesOverOtherUsers(t *testing.T) {
 	if !alive(pid) {
 		t.Error("another user's process was killed")
 	}
-	if s := swept(t, sweepCookie, cookie); !s.has(pid) { // by its own
+	if s := swept(t, sweepCookie, cookie); !s.has(pid) { // the user's own sweep
 		t.Errorf("%d is not told among %v", pid, s.Killed)
 	}
 	wait(t, p)
 }
 
-// A look that may have missed somebody, however often it is taken, is told.
+// If a look may have missed a process each time, the sweep reports it.
 func TestSweepReportsThatItIsNotSure(t *testing.T) {
 	s := newSweeper(targetsOf(newCookie(t)))
 	s.last = func() (int, bool) { return 0, false } // as without /proc/loadavg
@@ -188,7 +188,7 @@ func TestSweepReportsThatItIsNotSure(t *testing.T) {
 	}
 }
 
-// A process shows no environment for a moment in execve(2), and is told from one that has none.
+// In execve(2), a process shows no environment for a moment. The sweep distinguishes it from a process without an environment.
 func TestSweepKnowsExecve(t *testing.T) {
 	again := filepath.Join(t.TempDir(), "again")
 	if err := os.WriteFile(again, []byte("#!/bin/sh\nexec \"$0\"\n"), 0o700); err != nil {
@@ -226,7 +226,7 @@ func TestSweepKnowsExecve(t *testing.T) {
 	wait(t, p)
 }
 
-// One that was stopped is killed as well.
+// A stopped process is killed as well.
 func TestSweepKillsTheStopped(t *testing.T) {
 	cookie := newCookie(t)
 	p, lines := startTest(t, shell(cookie, `echo self $$; kill -STOP $$`), Start)
@@ -261,7 +261,7 @@ func TestSweepRefusesBadCookies(t *testing.T) {
 	}
 }
 
-// Whoever overwrote its environment, and left its group, is found as an orphan.
+// A process that overwrote its environment and left its group is found as an orphan.
 func TestSweepOrphansFindsTheHidden(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
@@ -270,7 +270,7 @@ func TestSweepOrphansFindsTheHidden(t *testing.T) {
 	defer reaper.Close()
 	cookie := newCookie(t)
 
-	bystander := exec.Command("sleep", "1000") // one that os/exec started, in this process's group
+	bystander := exec.Command("sleep", "1000") // a process that os/exec started, in this process's group
 	if err := bystander.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestSweepOrphansFindsTheHidden(t *testing.T) {
 	if slices.Contains(marked(cookie), hidden) {
 		t.Fatal("its environment still shows its cookie: there is nothing to find")
 	}
-	p.Signal(unix.SIGTERM) // ends the shell; the other has left its group
+	p.Signal(unix.SIGTERM) // ends the shell; the other process has left its group
 	wait(t, p)
 	testkit.Eventually(t, "the orphan is ours", func() bool { s, _ := readStat(hidden); return s.parent == unix.Getpid() })
 	s := swept(t, SweepOrphans, cookie)
@@ -296,14 +296,14 @@ func TestSweepOrphansFindsTheHidden(t *testing.T) {
 	}
 }
 
-// Who was killed, and ends while others are looked for, leaves an orphan then, which is found as well.
+// A killed process may leave an orphan when it ends, while the sweep looks for others. The orphan is found as well.
 func TestSweepOrphansFindsWhatTheDyingLeave(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reaper.Close()
-	p, lines := startTest(t, shell(newCookie(t), // two without a cookie, one the child of the other
+	p, lines := startTest(t, shell(newCookie(t), // two processes without a cookie, one the child of the other
 		`env -i setsid sh -c 'sleep 1000 & echo child $!; echo parent $$; wait' & wait`), Start)
 	child, parent := pidAfter(t, lines, "child"), pidAfter(t, lines, "parent")
 	p.Signal(unix.SIGTERM)
@@ -320,7 +320,7 @@ func TestSweepOrphansFindsWhatTheDyingLeave(t *testing.T) {
 		t.Fatal("the parent has ended")
 	}
 	s := newSweeper(orphansOf(newCookie(t)))
-	s.tried[is.pidStart()] = dying // as if it had been killed, and took its time to end
+	s.tried[is.pidStart()] = dying // as if it had been killed and were slow to end
 	asked := 0
 	s.last = func() (int, bool) {
 		if asked++; asked == 2 { // at the end of the first look
@@ -339,12 +339,12 @@ func TestSweepOrphansFindsWhatTheDyingLeave(t *testing.T) {
 	}
 }
 
-// Who was a child before this process became a subreaper, as in a wrapper that has executed it, is nobody's orphan; nor is a child
-// of the first process of a container, which gets those of others.
+// A child from before this process became a subreaper, as in a wrapper that has executed it, does not count as an orphan. Neither does a
+// child of the first process of a container, which adopts the orphans of others.
 func TestSweepOrphansSparesEarlierChildren(t *testing.T) {
 	before := exec.Command("sleep", "1000")
 	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := before.Start(); err != nil { // past this package, as a wrapper does
+	if err := before.Start(); err != nil { // without this package, as a wrapper does
 		t.Fatal(err)
 	}
 	defer before.Wait()
@@ -363,7 +363,7 @@ func TestSweepOrphansSparesEarlierChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start++ // another with its number
+	s.start++ // another process with its number
 	if !children.isOrphanOfWorker(s, unix.Getpid()) {
 		t.Error("its number protects another")
 	}
@@ -373,7 +373,7 @@ func TestSweepOrphansSparesEarlierChildren(t *testing.T) {
 	}
 }
 
-// An orphan that belongs to a run within this one has a cookie, and it is another.
+// An orphan that belongs to an inner run has a different cookie.
 func TestSweepOrphansSparesTheNested(t *testing.T) {
 	reaper, err := Subreaper()
 	if err != nil {
@@ -384,7 +384,7 @@ func TestSweepOrphansSparesTheNested(t *testing.T) {
 	p, lines := startTest(t, shell(cookie, CookieVariable+`=$1 setsid sleep 1000 & echo nested $!; wait`, other), Start)
 	nested := pidAfter(t, lines, "nested")
 	executes(t, "sleep", nested)
-	p.Signal(unix.SIGTERM) // ends the shell; the other has left its group
+	p.Signal(unix.SIGTERM) // ends the shell; the other process has left its group
 	wait(t, p)
 	testkit.Eventually(t, "the orphan is ours", func() bool { s, _ := readStat(nested); return s.parent == unix.Getpid() })
 	swept(t, SweepOrphans, cookie)
@@ -395,7 +395,7 @@ func TestSweepOrphansSparesTheNested(t *testing.T) {
 	testkit.Eventually(t, "somebody waits for it", func() bool { _, err := readStat(nested); return err != nil })
 }
 
-// What a sweep costs that finds nobody, as at the end of most runs.
+// BenchmarkSweepOfNoProcesses measures a sweep that finds no processes, as at the end of most runs.
 func BenchmarkSweepOfNoProcesses(b *testing.B) {
 	for b.Loop() {
 		if _, err := SweepOrphans(b.Context(), NewCookie()); err != nil {
@@ -404,7 +404,7 @@ func BenchmarkSweepOfNoProcesses(b *testing.B) {
 	}
 }
 
-// sweepCookie is SweepOrphans for a process that is not a subreaper.
+// sweepCookie does what SweepOrphans does, for a process that is not a subreaper.
 func sweepCookie(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err

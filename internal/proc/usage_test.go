@@ -17,11 +17,11 @@ func TestUsagesOfCountsDescendantsAndGroups(t *testing.T) {
 	all := []stat{
 		{pid: 10, parent: 1, group: 10, cpu: 1, state: 'S', threads: 1},                      // a leader
 		{pid: 11, parent: 10, group: 10, cpu: 2, state: 'R', threads: 1},                     // its child
-		{pid: 12, parent: 11, group: 12, cpu: 4, state: 'R', threads: 1},                     // in a session of its own
+		{pid: 12, parent: 11, group: 12, cpu: 4, state: 'R', threads: 1},                     // in its own session
 		{pid: 13, parent: 1, group: 10, cpu: 8, state: 'R', threads: 1},                      // its parent has ended
-		{pid: 14, parent: 12, group: 12, cpu: 16, state: 'Z', threads: 1},                    // has ended
+		{pid: 14, parent: 12, group: 12, cpu: 16, state: 'Z', threads: 1},                    // it has ended
 		{pid: 20, parent: 1, group: 20, cpu: 32, state: 'T', threads: 1},                     // another leader
-		{pid: 30, parent: 31, group: 30, cpu: 64}, {pid: 31, parent: 30, group: 30, cpu: 64}, // in a circle
+		{pid: 30, parent: 31, group: 30, cpu: 64}, {pid: 31, parent: 30, group: 30, cpu: 64}, // in a cycle
 		{pid: 40, parent: 1, group: 40, cpu: 128},
 	}
 	want := []Usage{{CPU: 31, State: 'S'}, {CPU: 32, State: 'T'}, {}}
@@ -80,7 +80,7 @@ func TestIsGoKnowsThisProgram(t *testing.T) {
 	}
 }
 
-// What an agent does that looks for hangs.
+// BenchmarkUsages measures what an agent does to look for hangs.
 func BenchmarkUsages(b *testing.B) {
 	for b.Loop() {
 		if _, err := Usages([]int{1}); err != nil {
@@ -89,7 +89,7 @@ func BenchmarkUsages(b *testing.B) {
 	}
 }
 
-// TestWithVariablesWantsAllPairs: all pairs count, each as a whole, and who has ended is not found.
+// TestWithVariablesWantsAllPairs: a process must have all pairs, each completely. A process that has ended is not found.
 func TestWithVariablesWantsAllPairs(t *testing.T) {
 	value := NewCookie()
 	begin := func(second string) *Process {
