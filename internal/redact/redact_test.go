@@ -52,7 +52,8 @@ func TestTextHidesTokensAndKeys(t *testing.T) {
 	}
 }
 
-// What a shell would assign to a variable that may be secret is not in the text any more, however it is quoted, and what is beside it is.
+// If a shell would assign a value to a variable whose name suggests a secret, the text no longer has the value, however it is quoted. The
+// rest of the text stays.
 func TestTextHidesWhatAShellAssigns(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
