@@ -16,8 +16,8 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// TestLinksAreComparedByTheirTarget: a link is compared by what it leads to, and one that leads nowhere by where it leads,
-// seen from its run.
+// TestLinksAreComparedByTheirTarget: a link is compared by what it leads to. A link that leads nowhere is compared by its target, relative
+// to its run.
 func TestLinksAreComparedByTheirTarget(t *testing.T) {
 	a, b := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
 	put := func(run *rundir.Dir, link, text string) {
@@ -49,8 +49,8 @@ func TestLinksAreComparedByTheirTarget(t *testing.T) {
 	}
 }
 
-// TestCommandsOwnCheckpointsAreCompared: of a command that saves with package checkpoint, what the last checkpoints hold is compared. Their
-// files differ in any case.
+// TestCommandsOwnCheckpointsAreCompared: if a command saves with package checkpoint, the contents of the last checkpoints are compared. The
+// files themselves always differ.
 func TestCommandsOwnCheckpointsAreCompared(t *testing.T) {
 	job := &jobfile.Job{Launch: launch.Config{Command: []string{"./custom"}}}
 	save := func(attempt int, values ...float32) Outcome {
@@ -81,7 +81,7 @@ func TestCommandsOwnCheckpointsAreCompared(t *testing.T) {
 	}
 }
 
-// TestPipesAreNotSummed: a pipe without a writer, or a device, in the place of a file is an error at once.
+// TestPipesAreNotSummed: a pipe without a writer, or a device, in the place of a file causes an error at once.
 func TestPipesAreNotSummed(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

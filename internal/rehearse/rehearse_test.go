@@ -9,8 +9,8 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// TestWarningIsIgnoredOnlyWithTimeToHeed: a command that had time to heed its warning is not given a third and fourth one,
-// and one that had none, or never got any, is.
+// TestWarningIsIgnoredOnlyWithTimeToHeed: a command that had time to heed its warning does not get a third and a fourth one. A command that
+// had no time, or never got a warning, does.
 func TestWarningIsIgnoredOnlyWithTimeToHeed(t *testing.T) {
 	command := &jobfile.Job{Launch: launch.Config{Command: []string{"true"}}}
 	for name, tt := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// safetensors is a file with a tensor of two numbers (https://github.com/huggingface/safetensors, "Format").
+// safetensors writes a file with a tensor of two numbers (https://github.com/huggingface/safetensors, "Format").
 func safetensors(t *testing.T, run *rundir.Dir, name, note string, values ...float32) {
 	t.Helper()
 	header := fmt.Sprintf(`{"__metadata__":{"note":%q},"w":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, note,
@@ -29,7 +29,8 @@ func safetensors(t *testing.T, run *rundir.Dir, name, note string, values ...flo
 	}
 }
 
-// Files whose bytes differ are the same where what they hold is, as far as the tolerance goes; how far apart it is is told in any case.
+// Files whose bytes differ are equal if their contents are equal within the tolerance. The difference of the contents is reported in any
+// case.
 func TestFilesAreComparedByWhatTheyHold(t *testing.T) {
 	nan := float32(math.NaN())
 	for name, tc := range map[string]struct {
