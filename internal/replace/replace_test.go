@@ -37,7 +37,7 @@ func names(t *testing.T, fsys vfs.FS, dir string) []string {
 	return list
 }
 
-// before is a file system with one file, durably.
+// before returns a file system with one file that is durable.
 func before(t *testing.T) *vfstest.Mem {
 	t.Helper()
 	mem := vfstest.NewMem()
@@ -53,7 +53,8 @@ func before(t *testing.T) *vfstest.Mem {
 	return mem
 }
 
-// Whichever operation fails, the old file or the new one is there, whole, alone; the new one where there was no error.
+// Whichever operation fails, exactly one file exists, the complete old one or the complete new one. It is the new one if File returned no
+// error.
 func TestEveryFaultLeavesOneWholeFile(t *testing.T) {
 	broken := errors.New("broken")
 	for k := 1; ; k++ {
@@ -70,16 +71,16 @@ func TestEveryFaultLeavesOneWholeFile(t *testing.T) {
 			t.Errorf("operation %d: the folder holds %v", k, list)
 		}
 		if k > len(in.Log()) {
-			return // nothing has failed
+			return // no operation has failed
 		}
-		// What was there before only helps to understand an error of the rename.
+		// The check of what existed before only helps to explain an error of the rename.
 		if op := in.Log()[k-1]; err == nil && op.Kind != "remove" && !(op.Kind == "stat" && op.Path == "d/f") {
 			t.Errorf("operation %d, %s, failed in silence", k, in.Log()[k-1])
 		}
 	}
 }
 
-// After a power cut at any moment there is the old file or the new one; the new one where File had returned.
+// After a power cut at any moment, either the old file or the new one exists. It is the new one if File had returned.
 func TestEveryCrashLeavesOneWholeFile(t *testing.T) {
 	for k := 0; ; k++ {
 		mem := before(t)
@@ -96,7 +97,7 @@ func TestEveryCrashLeavesOneWholeFile(t *testing.T) {
 	}
 }
 
-// A rename whose reply is lost has worked; one that failed for the same reason has not.
+// A rename whose reply is lost has succeeded, and is not an error. A rename that failed with the same error has not succeeded.
 func TestLostReplyIsNotAFailure(t *testing.T) {
 	for _, happens := range []bool{true, false} {
 		mem := before(t)
@@ -132,7 +133,7 @@ func TestCancelledReplaceKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// The file system that wrote less than it said is found out.
+// A file system that wrote less than it reported is noticed.
 func TestFileChecksTheLength(t *testing.T) {
 	err := File(t.Context(), shortFS{before(t)}, "d/f", text("new"))
 	if !errors.Is(err, io.ErrShortWrite) {
@@ -140,7 +141,7 @@ func TestFileChecksTheLength(t *testing.T) {
 	}
 }
 
-// shortFS drops the last byte of every write, and does not say so.
+// shortFS drops the last byte of every write, and does not report it.
 type shortFS struct{ vfs.FS }
 
 func (s shortFS) Create(name string) (vfs.File, error) {
@@ -155,12 +156,12 @@ func (s shortFile) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// TestOldFileIsNotTakenForTheNew: where the rename has not happened, an old file of the same size is not taken for the new one.
+// TestOldFileIsNotTakenForTheNew: if the rename has not happened, an old file of the same size is not taken for the new one.
 func TestOldFileIsNotTakenForTheNew(t *testing.T) {
 	mem := before(t)
 	in := vfstest.NewInjector(mem, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "rename" {
-			if err := mem.Remove(op.Path); err != nil { // as somebody who tidies up would
+			if err := mem.Remove(op.Path); err != nil { // as a cleanup by another process would
 				t.Fatal(err)
 			}
 		}
@@ -171,11 +172,12 @@ func TestOldFileIsNotTakenForTheNew(t *testing.T) {
 	}
 }
 
-// TestDirIsDurable: a folder that Dir has made survives a power cut, with its parents; also one that was there already, not synced.
+// TestDirIsDurable: a folder that Dir has made survives a power cut together with its parents, even if the folder existed already and was
+// not synced.
 func TestDirIsDurable(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		m := vfstest.NewMem()
-		if there { // but its name is not durable
+		if there { // its name is not yet durable
 			if err := m.Mkdir("/a"); err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +204,7 @@ func TestDirIsDurable(t *testing.T) {
 	}
 }
 
-// TestOptionsHoldOnARealFileSystem: what other rooms ask for, on a real file system.
+// TestOptionsHoldOnARealFileSystem checks on a real file system the options that other packages use.
 func TestOptionsHoldOnARealFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
