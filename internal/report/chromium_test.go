@@ -19,8 +19,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// TestPageInChromium looks at a page in a real browser: its colors in light and in dark, its curve from one side to the other, nothing
-// that is cut off; that nothing is said on the console, unless there is a script; and that it can be printed.
+// TestPageInChromium looks at a page in a real browser. It checks the colors in light and dark mode, that the curve reaches from one side
+// to the other, that nothing is cut off, that the console stays empty unless the page has a script, and that the page can be printed.
 func TestPageInChromium(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the browser takes seconds")
@@ -67,7 +67,7 @@ func TestPageInChromium(t *testing.T) {
 		t.Errorf("printed: %d bytes, %v", len(data), err)
 	}
 
-	// a script that were in the page would not run, and the console would say so
+	// a script in the page would not run, and the console would report it
 	scripted := filepath.Join(t.TempDir(), "scripted.html")
 	text = strings.Replace(text, "</body>", "<script>document.body.textContent = ''</script><img src=\"file:///x.png\"></body>", 1)
 	must(t, os.WriteFile(scripted, []byte(text), 0o600))
@@ -77,7 +77,7 @@ func TestPageInChromium(t *testing.T) {
 	}
 }
 
-// eventful is a run that failed, went on from before, had a slow rank, NaN, and settings.
+// eventful returns a run that failed, went on from an earlier step, had a slow rank and NaN, and has settings.
 func eventful(t *testing.T) *rundir.Dir {
 	run := fakeslurm.Run(t, "[setup.env]\nOMP_NUM_THREADS = \"4\"\n")
 	at := noon
@@ -121,13 +121,13 @@ func eventful(t *testing.T) *rundir.Dir {
 	return run
 }
 
-// chromium is a browser without a screen.
+// chromium is a headless browser.
 type chromium struct {
 	t             *testing.T
 	browser, page string
 }
 
-// run has it open a page, and returns what it writes.
+// run opens a page in the browser, and returns what the browser prints.
 func (b chromium) run(page string, flags ...string) string {
 	b.t.Helper()
 	profile, err := os.MkdirTemp("", "chromium-")
@@ -161,7 +161,7 @@ func rgba(picture image.Image, x, y int) color.RGBA {
 	return color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)
 }
 
-// boxOf is where a color is in a picture.
+// boxOf returns the rectangle that a color covers in a picture.
 func boxOf(picture image.Image, want color.RGBA) (box image.Rectangle) {
 	for y := range picture.Bounds().Dy() {
 		for x := range picture.Bounds().Dx() {

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
-// fileOf is a metrics file that is read as a whole.
+// fileOf returns a metrics file that is read as a whole.
 func fileOf(text string) source {
 	return source{strings.NewReader(text), int64(len(text)), maxRead}
 }
@@ -31,7 +31,7 @@ func read(t *testing.T, text string) Metrics {
 	return c.metrics
 }
 
-// find is the curve of a metric.
+// find returns the curve of a metric.
 func find(t *testing.T, m Metrics, name string) Curve {
 	t.Helper()
 	at := slices.IndexFunc(m.Curves, func(c Curve) bool { return c.Name == name })
@@ -71,7 +71,7 @@ rubbish
 	}
 }
 
-// plainText is a curve of points that stand for one value each.
+// plainText describes a curve whose points each stand for one value.
 func plainText(c Curve) string {
 	var parts []string
 	for _, part := range c.Parts {
@@ -88,7 +88,7 @@ func plainText(c Curve) string {
 	return strings.Join(parts, "; ")
 }
 
-// TestMetricsWithoutSteps: a script may write what it likes.
+// TestMetricsWithoutSteps: a script may write any lines.
 func TestMetricsWithoutSteps(t *testing.T) {
 	if got := plainText(find(t, read(t, `{"loss":3}`+"\n"+`{"loss":2}`+"\n"+`{"loss":1}`), "loss")); got != "0: 1=3 2=2 3=1" {
 		t.Errorf("lines without steps are %s", got)
@@ -105,7 +105,8 @@ func TestMetricsWithoutSteps(t *testing.T) {
 	}
 }
 
-// TestThinningKeepsExtremes: whatever the values are, points keep the order of steps, the number of values, the least and the largest.
+// TestThinningKeepsExtremes: whatever the values are, the points keep the order of steps, the number of values, the smallest and the
+// largest value.
 func TestThinningKeepsExtremes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -154,7 +155,7 @@ func TestThinningKeepsExtremes(t *testing.T) {
 	}
 }
 
-// TestSectionsAreBounded: of lines that jump between attempts for ever the newest sections stay, and what is kept of them.
+// TestSectionsAreBounded: if lines jump between attempts forever, the newest sections stay, with the points that are kept of them.
 func TestSectionsAreBounded(t *testing.T) {
 	var text strings.Builder
 	for i := range 1000 {
@@ -170,7 +171,7 @@ func TestSectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestMetricsOfManyNames: names without end leave those that everybody has.
+// TestMetricsOfManyNames: if the file has very many names, those that are common stay.
 func TestMetricsOfManyNames(t *testing.T) {
 	var text strings.Builder
 	for i := range 10_000 {
@@ -190,7 +191,7 @@ func TestMetricsOfManyNames(t *testing.T) {
 	}
 }
 
-// TestLinesComeWhole reads texts in all kinds of pieces.
+// TestLinesComeWhole reads texts in pieces of many sizes.
 func TestLinesComeWhole(t *testing.T) {
 	long := strings.Repeat("x", maxLine+10)
 	for _, test := range []struct{ name, text, want string }{
@@ -223,12 +224,12 @@ func TestLinesComeWhole(t *testing.T) {
 	}
 }
 
-// readerAt fails.
+// readerAt always fails.
 type readerAt struct{}
 
 func (readerAt) ReadAt([]byte, int64) (int, error) { return 0, iotest.ErrTimeout }
 
-// steps is a file of any length: a line of 64 bytes for each step.
+// steps is a file of any length, with a line of 64 bytes for each step.
 type steps struct{}
 
 func (steps) ReadAt(p []byte, off int64) (int, error) {
@@ -243,7 +244,8 @@ func (steps) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// TestHugeFileIsReadInBlocks: of 10 GB of metrics the blocks that are read lie all over the file, its beginning and its end among them.
+// TestHugeFileIsReadInBlocks: in 10 GB of metrics, the blocks that are read are spread over the whole file, including its beginning and its
+// end.
 func TestHugeFileIsReadInBlocks(t *testing.T) {
 	const size, most = 10 << 30, 8 << 20
 	c, err := collect(t.Context(), source{steps{}, size, most}, nil)
@@ -264,7 +266,7 @@ func TestHugeFileIsReadInBlocks(t *testing.T) {
 	}
 }
 
-// FuzzMetrics: whatever a file holds, what is made of it is bounded, and can be written as JSON.
+// FuzzMetrics: whatever a file holds, the result is bounded, and can be written as JSON.
 func FuzzMetrics(f *testing.F) {
 	f.Add([]byte(`{"time":"2026-11-27T12:00:00Z","attempt":1,"step":10,"loss":4,"save_s":1}` + "\n" + `{"attempt":2,"step":5,"loss":NaN}`))
 	f.Add([]byte(`{"step":-9e15,"a":1e308}` + "\n" + `{"step":9e15,"a":-1e308}` + "\n\n" + `{"a":{}}`))
@@ -286,7 +288,7 @@ func FuzzMetrics(f *testing.F) {
 	})
 }
 
-// BenchmarkMetrics reads what the built-in trainer writes in ten million steps: a million lines.
+// BenchmarkMetrics reads what the built-in trainer writes in ten million steps, which is a million lines.
 func BenchmarkMetrics(b *testing.B) {
 	const lines = 1_000_000
 	var text bytes.Buffer

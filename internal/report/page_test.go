@@ -27,7 +27,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// pageOf is what a report has of a run, and its page.
+// pageOf returns the data of a report on a run, and its page.
 func pageOf(t *testing.T, world *fakeslurm.Slurm, run *rundir.Dir) (*Data, string) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -45,7 +45,7 @@ func pageOf(t *testing.T, world *fakeslurm.Slurm, run *rundir.Dir) (*Data, strin
 	return d, page.String()
 }
 
-// TestPageOfAnyRun: half-written directories, and runs of which little is known, have a page that says so.
+// TestPageOfAnyRun: incomplete run directories, and runs about which little is known, have a page that says so.
 func TestPageOfAnyRun(t *testing.T) {
 	write := func(path func(*rundir.Dir) string, text string) func(t *testing.T, run *rundir.Dir) {
 		return func(t *testing.T, run *rundir.Dir) { must(t, os.WriteFile(path(run), []byte(text), 0o600)) }
@@ -108,7 +108,7 @@ func TestPageOfAnyRun(t *testing.T) {
 	}
 }
 
-// The head of the page says how the run ended as REASON of status does, with the exception and what to do.
+// The head of the page says how the run ended, in the words of the column REASON of status, with the exception and what to do.
 func TestHeadHasTheException(t *testing.T) {
 	world, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	must(t, run.SetJobID("12"))
@@ -148,7 +148,7 @@ func TestTimeOfARunThatWaits(t *testing.T) {
 
 const hostile = `</text></svg></pre><script>alert("x")</script><img src=x onerror=alert(1)>`
 
-// TestPageIsHarmless: whatever names and messages the files of a run hold, they are text in the page.
+// TestPageIsHarmless: whatever names and messages the files of a run hold, the page shows them as text.
 func TestPageIsHarmless(t *testing.T) {
 	world, run := fakeslurm.New(t), fakeslurm.Run(t, fmt.Sprintf("[setup.env]\nA = %q\n", hostile))
 	_, err := run.ClaimAttempt()
@@ -186,7 +186,7 @@ func TestPageIsHarmless(t *testing.T) {
 	}
 }
 
-// TestPageHidesSecrets: of the environment, of commands, and of a job file that no longer can be read.
+// TestPageHidesSecrets: the page hides secrets in the environment, in commands, and in a job file that can no longer be read.
 func TestPageHidesSecrets(t *testing.T) {
 	world := fakeslurm.New(t)
 	run := fakeslurm.Run(t, "[setup.env]\nHF_TOKEN = \"hf_0123456789\"\nKIND = \"plain\"\n")
@@ -210,7 +210,7 @@ func TestPageHidesSecrets(t *testing.T) {
 	}
 }
 
-// TestPageStaysSmall: a page of as many curves, attempts and ranks as there can be has less than 2 MB.
+// TestPageStaysSmall: a page with the largest possible number of curves, attempts and ranks has less than 2 MB.
 func TestPageStaysSmall(t *testing.T) {
 	var text bytes.Buffer
 	for i := range 20_000 {
@@ -242,7 +242,7 @@ func TestPageStaysSmall(t *testing.T) {
 	}
 }
 
-// TestReportsReplaceReports: a page takes the place of an older one, and of nothing else.
+// TestReportsReplaceReports: a page replaces an older page, and nothing else.
 func TestReportsReplaceReports(t *testing.T) {
 	d := &Data{Made: noon}
 	dir := t.TempDir()

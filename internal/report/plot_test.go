@@ -51,7 +51,7 @@ func TestTicksAreRound(t *testing.T) {
 	}
 }
 
-// What has one value alone stands in the middle, and what is 0 throughout at the foot of an axis to 1.
+// A single value is in the middle of the axis. If all values are 0, they are at the bottom of an axis that ends at 1.
 func TestAxisOfOneValue(t *testing.T) {
 	for value, want := range map[float64][2]float64{0: {0, 1}, 2: {1.8, 2.2}, -2: {-2.2, -1.8}, 1e-12: {0.9e-12, 1.1e-12}} {
 		if s := newScale(value, value, false); math.Abs(s.low-want[0]) > 1e-15 || math.Abs(s.high-want[1]) > 1e-15 {
@@ -60,7 +60,7 @@ func TestAxisOfOneValue(t *testing.T) {
 	}
 }
 
-// TestUnitOfTheStepAxisIsClear: the word "step" stands behind the last number, not on it, and within the picture.
+// TestUnitOfTheStepAxisIsClear: the word "step" is to the right of the last number, does not overlap it, and is within the picture.
 func TestUnitOfTheStepAxisIsClear(t *testing.T) {
 	places := regexp.MustCompile(`<text class="(tick middle|tick)" x="([0-9.]+)"[^>]*>([^<]*)</text>`)
 	for _, last := range []float64{4, 120, 1000, 20_000, 125_000} {
@@ -84,7 +84,7 @@ func TestUnitOfTheStepAxisIsClear(t *testing.T) {
 	}
 }
 
-// FuzzPlot: whatever is to be drawn, the picture is XML in which all numbers are finite, and dots lie within it.
+// FuzzPlot: whatever is drawn, the picture is XML in which all numbers are finite, and the dots lie within it.
 func FuzzPlot(f *testing.F) {
 	f.Add(0.0, 1.0, 2.0, 3.0, 4.0, "a")
 	f.Add(5.0, 1e308, 6.0, -1e308, 1e-300, `"></svg><script>`)
@@ -138,7 +138,7 @@ func FuzzPlot(f *testing.F) {
 	})
 }
 
-// TestAttemptsAreSeen: what a later attempt did again is apart from what counts.
+// TestAttemptsAreSeen: steps that a later attempt repeated are drawn apart from those that count.
 func TestAttemptsAreSeen(t *testing.T) {
 	m := read(t, `{"attempt":1,"step":10,"loss":4}`+"\n"+`{"attempt":1,"step":20,"loss":3}`+"\n"+`{"attempt":1,"step":30,"loss":2}`+"\n"+
 		`{"attempt":2,"step":30,"loss":2.5,"resume_step":20}`+"\n"+`{"attempt":2,"step":40,"loss":1}`)
@@ -164,7 +164,7 @@ func TestAttemptsAreSeen(t *testing.T) {
 	}
 }
 
-// TestLossesAreLogarithmic: where they fall far, also where several attempts did steps again.
+// TestLossesAreLogarithmic: the axis of the loss is logarithmic if the loss falls far, even if several attempts repeated steps.
 func TestLossesAreLogarithmic(t *testing.T) {
 	text := `{"attempt":1,"step":1,"loss":100,"lr":100}` + "\n"
 	for attempt := range 3 {
@@ -181,7 +181,8 @@ func TestLossesAreLogarithmic(t *testing.T) {
 	}
 }
 
-// TestStragglersStandOut: a rank has a row; it is judged without its waiting for others; of many ranks those of a host share one.
+// TestStragglersStandOut: each rank has a row. A rank is judged by its time without its waiting for others. If there are many ranks, those
+// of a host share a row.
 func TestStragglersStandOut(t *testing.T) {
 	line := rundir.StepTimes{
 		Time: noon, Attempt: 1, Step: 100, WindowS: 1, Hosts: []string{"a", "a", "b", "b"},

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// numbersOf are the numbers that scan finds in a line.
+// numbersOf returns the numbers that scan finds in a line.
 func numbersOf(line []byte) (map[string]float64, bool) {
 	found := map[string]float64{}
 	f := fields{number: func(name []byte, value float64) { found[string(name)] = value }}
 	return found, f.scan(line)
 }
 
-// wantNumbers are those that encoding/json finds, and whether it takes the line for an object.
+// wantNumbers returns the numbers that encoding/json finds, and whether it accepts the line as an object.
 func wantNumbers(line []byte) (map[string]float64, bool) {
 	if !json.Valid(line) || !bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("{")) {
 		return nil, false
@@ -79,8 +79,8 @@ func TestScanFindsNumbers(t *testing.T) {
 	}
 }
 
-// FuzzScan holds scan against encoding/json: of what that takes, both find the same;
-// and scan takes nothing else but for numbers that are none.
+// FuzzScan compares scan with encoding/json. On lines that encoding/json accepts, both find the same numbers. Of the other lines, scan
+// accepts only those with numbers that JSON does not have.
 func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"step":10,"loss":0.5e-3,"time":"2026","x":null,"n":{"a":[1,"}"]}}`))
 	f.Add([]byte(`{"a\u0062":1,"a":true,"b":[],"c":""}`))
