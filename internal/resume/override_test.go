@@ -9,8 +9,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// TestAnewCountsFromTheNextAttempt: what is asked for now holds from the next attempt on, of the run, or of every element
-// by its own count, or of the element named; what is not asked for stays what it was.
+// TestAnewCountsFromTheNextAttempt: what a resume sets applies from the next attempt on. That is the next attempt of the run, of every
+// element by its own count, or of the named element. Settings that the resume does not name stay as they were.
 func TestAnewCountsFromTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	never := []string{"train.epochs=3", "checkpoint.resume=never"}
@@ -108,7 +108,7 @@ func TestCheckAnewRefusesPartsOfAnArray(t *testing.T) {
 	}
 }
 
-// TestResumedJobIsOnTrial by the element that is resumed with it, or by all of the run.
+// TestResumedJobIsOnTrial: the job is on trial for the element that is resumed with it, or for the whole run.
 func TestResumedJobIsOnTrial(t *testing.T) {
 	t.Parallel()
 	array := fakeslurm.Run(t, "")

@@ -23,7 +23,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// world is a run whose job 12 has ended, and a Slurm that a test plays.
+// world is a run whose job 12 has ended, and a simulated Slurm.
 type world struct {
 	*fakeslurm.Slurm
 	t   *testing.T
@@ -40,7 +40,7 @@ func newWorld(t *testing.T, kind string) *world {
 	return w
 }
 
-// done is an attempt of job 12 that has done all.
+// done adds an attempt of job 12 that has done everything.
 func (w *world) done() {
 	w.t.Helper()
 	n, err := w.run.ClaimAttempt()
@@ -49,7 +49,7 @@ func (w *world) done() {
 	w.Must(w.run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "done", Message: "done", Time: time.Now()}))
 }
 
-// resumer renders no script, but notes for whom, and for which words, it would.
+// resumer returns a Resumer that renders no script, but writes down for which run and for which words it would.
 func (w *world) resumer(sets, words []string) *Resumer {
 	parent := filepath.Dir(w.run.Path())
 	client, log := &slurm.Client{Environ: w.Environ(0, 0)}, slog.New(slog.DiscardHandler)
@@ -66,13 +66,13 @@ func (w *world) resumer(sets, words []string) *Resumer {
 func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 	const again = `; to run it again with other arguments: ddpbatch resume RUN --set 'launch.command=["true"]'`
 	for name, test := range map[string]struct {
-		done        bool     // job 12 has done all
-		lost        bool     // there was a submission since, of which nobody recorded what came of it
+		done        bool     // job 12 has done everything
+		lost        bool     // a later submission has no recorded result
 		queue       []string // nil: Slurm does not answer
-		none        bool     // of Slurm's commands is here
+		none        bool     // none of Slurm's commands is on this machine
 		sets, words []string
 		finished    string
-		says        string // the error
+		says        string // of the error
 		misused     bool
 	}{
 		"it has ended":       {queue: []string{}},
@@ -133,7 +133,7 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 				w.Says("squeue.err", fakeslurm.Silence)
 			}
 			r := w.resumer(test.sets, test.words)
-			if test.none { // this machine may have a Slurm
+			if test.none { // this machine may have its own Slurm
 				r.Env.Slurm.Environ = []string{"PATH=" + w.Dir}
 				w.Must(os.Remove(filepath.Join(w.Dir, "squeue")))
 			}
@@ -144,7 +144,7 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 			}
 			named := strings.NewReplacer(filepath.Base(w.run.Path()), "RUN")
 			finished, said = named.Replace(finished), named.Replace(said)
-			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // each has an exit code of its own
+			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // each has its own exit code
 			if want := test.queue == nil || test.none; unknown != want {
 				t.Errorf("error %q, and that Slurm cannot be asked: %v", said, unknown)
 			}
@@ -159,14 +159,14 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 	}
 }
 
-// What Slurm did not take, or nobody asked it to take, is not asked for again; what it may have taken stays.
+// If Slurm refused a submission, or was not asked, its settings are undone. If Slurm may have accepted it, they stay.
 func TestSubmitUndoesWhatSlurmRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		sbatch  string // shell lines
 		prepare func(*world, *Resumer)
 		says    string
 		code    int
-		nodes   int // of the spec in the end
+		nodes   int // in the spec at the end
 	}{
 		"taken":   {sbatch: "echo 13; exit 0", nodes: 2},
 		"refused": {sbatch: "echo 'Invalid partition' >&2; exit 1", says: "Invalid partition", nodes: 1},
@@ -189,7 +189,7 @@ func TestSubmitUndoesWhatSlurmRefused(t *testing.T) {
 			},
 			says: "nothing was submitted: this process was stopped too long", code: exit.Usage, nodes: 1,
 		},
-		"another command's, which has it since the script": { // of whom the spec is by then
+		"another command's, which has it since the script": { // by then the spec belongs to the other command
 			prepare: func(w *world, r *Resumer) {
 				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { fakeslurm.ClaimByOther(w.t, w.run); return nil }
 			},
@@ -241,7 +241,8 @@ func TestSubmitUndoesWhatSlurmRefused(t *testing.T) {
 	}
 }
 
-// Of one element it is the array that is submitted, for that element alone: its script, its ledger, and its settings where Slurm refuses.
+// To resume one element, the array is submitted for only that element: the script and the ledger are those of the array, and its settings
+// return if Slurm refuses.
 func TestSubmitOfOneElementIsTheArrays(t *testing.T) {
 	w := newWorld(t, "slurm")
 	element, err := w.run.Task(3)
@@ -274,7 +275,7 @@ func TestSubmitOfOneElementIsTheArrays(t *testing.T) {
 	}
 }
 
-// Where a process that simulates the run has the claim, it is the run that has not ended.
+// If a process that simulates the run holds the claim, the error says that the run has not ended.
 func TestClaimOfASimulationMeansARunningRun(t *testing.T) {
 	w := newWorld(t, "simulate")
 	id := fmt.Sprint(os.Getpid())
@@ -288,13 +289,13 @@ func TestClaimOfASimulationMeansARunningRun(t *testing.T) {
 		if _, _, err := r.Claim(t.Context(), w.run); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("%v; want %s", err, says)
 		}
-		log, err := os.Create(w.run.SlurmLogPath(id)) // by which this process is that which simulates the run
+		log, err := os.Create(w.run.SlurmLogPath(id)) // the log that shows that this process simulates the run
 		w.Must(err)
 		defer log.Close()
 	}
 	release()
 
-	// an error of the file system is not taken for a run that has not ended
+	// an error of the file system does not mean that the run has not ended
 	claims := filepath.Join(w.run.Path(), "claims")
 	w.Must(os.RemoveAll(claims))
 	w.Must(os.WriteFile(claims, nil, 0o600))
@@ -304,7 +305,8 @@ func TestClaimOfASimulationMeansARunningRun(t *testing.T) {
 	}
 }
 
-// A lost job of an array, and of one element of it alone: it is that of what was resumed, before it is recorded and afterwards.
+// A lost job may be that of an array, or of only one element of it. The check finds it for what was resumed, both before it is recorded and
+// afterwards.
 func TestCheckFindsALostArraysJob(t *testing.T) {
 	for name, alone := range map[string]bool{"all of it": false, "an element": true} {
 		t.Run(name, func(t *testing.T) {
@@ -342,15 +344,15 @@ func TestCheckFindsALostArraysJob(t *testing.T) {
 	}
 }
 
-// A resume of an array, or of a sweep, submits what has not done what it was to do, unless its settings give the others something to do,
-// too.
+// A resume of an array, or of a sweep, submits the elements that are not done. It also submits the others if its settings give them
+// something to do.
 func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 	for name, test := range map[string]struct {
 		lines  string // of the job file
 		codes  []int  // of the elements that have run
 		sets   []string
-		sbatch string // its words
-		spans  string // of the ledger
+		sbatch string // the words for sbatch
+		spans  string // in the ledger
 	}{
 		"some failed, one is missing": {"[slurm]\narray = \"0-4%2\"", []int{0, 3, 0, 4}, nil, "--array=1,3-4%2 --qos=x", "[[1 1] [3 4]]"},
 		"all failed":                  {"[slurm]\narray = \"0-1\"", []int{3, 3}, nil, "--qos=x", "[]"},
@@ -394,7 +396,7 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 	}
 }
 
-// A resume --set that gives finished elements something to do may end before all of them have begun: the next one runs those.
+// A resume --set that gives finished elements something to do may end before all of them have begun. The next resume runs the rest.
 func TestResumeRunsWhatHasNotHadItsMore(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-1")
 	a.Submitted("12")
@@ -417,7 +419,7 @@ func TestResumeRunsWhatHasNotHadItsMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Must(a.Run.FinalizeOverride(true))
-	a.Ran(0, "12", 0) // whose ids tell nothing, as those of a simulated run
+	a.Ran(0, "12", 0) // its job ids tell nothing, as in a simulated run
 	for range 2 {
 		r := w.resumer(nil, nil)
 		finished := check(r, a.Run)
@@ -437,7 +439,7 @@ func TestResumeRunsWhatHasNotHadItsMore(t *testing.T) {
 	}
 }
 
-// What an element of a sweep is does not change, and a run does not become a sweep.
+// A resume cannot change an element of a sweep, and cannot turn a run into a sweep.
 func TestResumeKeepsASweep(t *testing.T) {
 	for _, set := range []string{"sweep={}", "sweep.seed=1-9", "sweep.mode=zip"} {
 		_, err := newWorld(t, "slurm").resumer([]string{set}, nil).Check(t.Context(), nil)
