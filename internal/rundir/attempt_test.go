@@ -24,7 +24,7 @@ func TestClaimAttemptIsExclusive(t *testing.T) {
 	var wg sync.WaitGroup
 	for range claimers {
 		wg.Go(func() {
-			// Another process has a Dir of its own.
+			// Another process has its own Dir.
 			own, err := Open(d.Path())
 			if err != nil {
 				t.Error(err)
@@ -82,7 +82,7 @@ func TestClaimAttemptNeedsItsFolder(t *testing.T) {
 	if _, err := d.NewestAttempt(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without attempts/: %v", err)
 	}
-	// A file that has an attempt's name is stepped over, not stumbled on.
+	// A file that has the name of an attempt is skipped, and is not an error.
 	must(t, os.Mkdir(attempts, 0o700))
 	must(t, os.WriteFile(filepath.Join(attempts, "1"), nil, 0o600))
 	if n, err := d.ClaimAttempt(); n != 2 || err != nil {
@@ -129,7 +129,7 @@ func TestClaimAfterTakesTheNextAttempt(t *testing.T) {
 	}
 }
 
-// Of a job and its successor, one has the next attempt, and the other knows.
+// If a job and its successor claim the next attempt, exactly one of them gets it, and the other gets an error.
 func TestClaimAfterGivesTheAttemptToOneJob(t *testing.T) {
 	for range 50 {
 		d := create1(t, t.TempDir(), "test")
@@ -154,9 +154,8 @@ func TestClaimAfterGivesTheAttemptToOneJob(t *testing.T) {
 	}
 }
 
-// TestClaimHoldsThoughItsAnswerIsLost has the file server do what it is asked and lose its answer, at each step of a
-// claim: the request that is sent again is told that the name is taken, or that what is to be renamed is gone (RFC 1813,
-// 4.9). The claim holds all the same.
+// TestClaimHoldsThoughItsAnswerIsLost makes the file server do what it is asked and lose its answer, at each step of a claim. The request
+// that is sent again gets the answer that the name is taken, or that the file to rename is gone (RFC 1813, 4.9). The claim still holds.
 func TestClaimHoldsThoughItsAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	claims := map[string]struct {
@@ -211,8 +210,8 @@ func TestClaimHoldsThoughItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestClaimOfAnotherStaysTheirs holds that a claim which another has made stays theirs, and that one which cannot be
-// looked at is not called theirs.
+// TestClaimOfAnotherStaysTheirs: a claim that another process has made stays that process's claim. A claim that cannot be read is not taken
+// for one.
 func TestClaimOfAnotherStaysTheirs(t *testing.T) {
 	t.Parallel()
 	d := create1(t, filepath.Join(t.TempDir(), "runs"), "test")
@@ -220,7 +219,7 @@ func TestClaimOfAnotherStaysTheirs(t *testing.T) {
 	must(t, err)
 	other, err := Open(d.Path())
 	must(t, err)
-	// between this one's look for newer attempts and its claim, another is faster
+	// another process claims between this one's search for newer attempts and its claim
 	faster := func(answer error) vfs.FS {
 		return vfstest.NewInjector(vfs.OS{}, func(_ int, op vfstest.Op) vfstest.Fault {
 			switch {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// claimed takes the claim of d, which is free.
+// claimed claims d, which is free.
 func claimed(t *testing.T, d *Dir) *Claim {
 	t.Helper()
 	c, err := d.Claim("here", "resume", noon)
@@ -20,7 +20,7 @@ func claimed(t *testing.T, d *Dir) *Claim {
 	return c
 }
 
-// heldBy writes a claim as a process of another machine, or one that is gone, would have left it.
+// heldBy writes a claim as a process on another machine, or a process that is gone, would have left it.
 func heldBy(t *testing.T, d *Dir, n int, age time.Duration, change func(*Claimant)) {
 	t.Helper()
 	c := claimed(t, d)
@@ -35,7 +35,7 @@ func heldBy(t *testing.T, d *Dir, n int, age time.Duration, change func(*Claiman
 	must(t, os.Chtimes(filepath.Join(d.claimPath(n), claimName), at, at))
 }
 
-// startOf is field 22 of /proc/PID/stat (proc(5)).
+// startOf returns field 22 of /proc/PID/stat (proc(5)).
 func startOf(t *testing.T, pid int) uint64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -77,9 +77,9 @@ func TestClaimIsExclusive(t *testing.T) {
 	}
 }
 
-// Who was killed is named, and its claim is taken, at once where that can be known.
+// The error names a claimant that was killed, and its claim passes on. It passes on at once if its end can be known.
 func TestClaimOfTheDeadPassesOn(t *testing.T) {
-	gone := func(c *Claimant) { c.Start++ } // of a process that had this one's number
+	gone := func(c *Claimant) { c.Start++ } // of an earlier process with this one's number
 	elsewhere := func(c *Claimant) { c.Machine = "another" }
 	parent := func(c *Claimant) { c.PID, c.Start = os.Getppid(), startOf(t, os.Getppid()) }
 	for name, test := range map[string]struct {
@@ -114,7 +114,7 @@ func TestClaimOfTheDeadPassesOn(t *testing.T) {
 	}
 }
 
-// A claim that is no JSON is somebody's, until it has lapsed.
+// A claim that is not JSON holds until it lapses.
 func TestUnreadableClaimHoldsUntilItLapses(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	heldBy(t, d, 1, 0, func(*Claimant) {})
@@ -126,11 +126,11 @@ func TestUnreadableClaimHoldsUntilItLapses(t *testing.T) {
 	old := time.Now().Add(-claimExpiry - time.Minute)
 	must(t, os.Chtimes(file, old, old))
 	must(t, claimed(t, d).Release())
-	must(t, os.Remove(file)) // by a person
+	must(t, os.Remove(file)) // as a person may do
 	must(t, claimed(t, d).Release())
 }
 
-// Who stood still for so long that it was taken for dead finds out.
+// A process that stood still for so long that it was taken for dead notices that it lost its claim.
 func TestLapsedClaimIsLost(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	first := claimed(t, d)
@@ -150,7 +150,7 @@ func TestLapsedClaimIsLost(t *testing.T) {
 	}
 }
 
-// A file server that was asked twice says that the name is taken, by this claimant itself.
+// A file server that got a request twice answers that the name is taken. The claimant recognizes the name as its own claim.
 func TestRepeatedClaimIsKnownAsItsOwn(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	c := claimed(t, d)
@@ -171,7 +171,7 @@ func TestRepeatedClaimIsKnownAsItsOwn(t *testing.T) {
 	must(t, c.Release())
 }
 
-// Of many that claim at once, each has it alone.
+// If many processes claim at the same time, each of them holds the claim alone.
 func TestClaimsAtOnceAreHeldInTurn(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	var have, had atomic.Int32

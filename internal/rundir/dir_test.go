@@ -72,7 +72,7 @@ func TestOpenRefusesABadSpec(t *testing.T) {
 	})
 }
 
-// A run directory that a file server holds a lease in, for a client of it, opens once that is given back.
+// A file server may hold a lease on a file in a run directory for one of its clients. Open succeeds once the lease is given back.
 func TestOpenWaitsForALease(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	testkit.Lease(t, filepath.Join(d.Path(), "spec.json"))
@@ -110,7 +110,7 @@ func TestTaskIsAnElementsFolder(t *testing.T) {
 	if id, err := d.JobID(); id != "" || err != nil {
 		t.Errorf("the run itself has job id %q, %v", id, err)
 	}
-	// A worker opens what DDPBATCH_RUN_DIR says.
+	// A worker opens the path in DDPBATCH_RUN_DIR.
 	again, err := Open(task.Path())
 	must(t, err)
 	if v, err := again.Verdict(n); err != nil || v.Cause != "done" {
@@ -136,7 +136,7 @@ func TestTaskIsAnElementsFolder(t *testing.T) {
 	}
 }
 
-// TestElementsAreFoundInOrder by their numbers; what has another name is none.
+// TestElementsAreFoundInOrder: elements are listed by their numbers. A folder with another kind of name is not an element.
 func TestElementsAreFoundInOrder(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	if found, err := d.Elements(); len(found) > 0 || err != nil {
@@ -168,7 +168,8 @@ func TestElementsAreFoundInOrder(t *testing.T) {
 	}
 }
 
-// TestElementLedgerHasTheArraysCancels, by time, and nothing else of the array's.
+// TestElementLedgerHasTheArraysCancels: the ledger of an element includes the cancels of the array, ordered by time, and nothing else from
+// the array's ledger.
 func TestElementLedgerHasTheArraysCancels(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	element, err := d.Task(3)
@@ -179,7 +180,7 @@ func TestElementLedgerHasTheArraysCancels(t *testing.T) {
 	for _, e := range []Event{at(0, EventSubmit, ""), at(2, EventCancel, "12"), at(3, EventResume, ""), at(9, EventCancel, "13")} {
 		must(t, d.Append(e))
 	}
-	for _, e := range []Event{at(1, EventBegin, "12_3"), at(6, EventBegin, "13_3"), at(5, EventEnd, "")} { // the clocks of two nodes
+	for _, e := range []Event{at(1, EventBegin, "12_3"), at(6, EventBegin, "13_3"), at(5, EventEnd, "")} { // from the clocks of two nodes
 		must(t, element.Append(e))
 	}
 	want := []Event{at(1, EventBegin, "12_3"), at(2, EventCancel, "12"), at(6, EventBegin, "13_3"), at(5, EventEnd, ""),
@@ -189,7 +190,7 @@ func TestElementLedgerHasTheArraysCancels(t *testing.T) {
 	}
 }
 
-// TestMissingElementIsKnownAsOne by the run's job id and by a path, and looking makes nothing.
+// TestMissingElementIsKnownAsOne: a missing element is recognized by the run's job id and by a path, and the search makes no folder.
 func TestMissingElementIsKnownAsOne(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	must(t, d.SetJobID("12"))

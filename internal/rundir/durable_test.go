@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 )
 
-// TestReplacedFileIsReadAgain: a file that was replaced while it was read is read again, a few times, and nothing else is.
+// TestReplacedFileIsReadAgain: only a file that was replaced while it was read is read again, and only a few times.
 func TestReplacedFileIsReadAgain(t *testing.T) {
 	stale := fmt.Errorf("read f: %w", &os.PathError{Op: "read", Path: "f", Err: syscall.ESTALE})
 	for name, test := range map[string]struct {
-		errs  []error // of one try after the other; the last one again and again
+		errs  []error // one for each try; the last one repeats
 		tries int
 	}{
 		"at once":     {[]error{nil}, 1},
@@ -61,7 +61,7 @@ func TestWritesLeaveNoTemporaryFile(t *testing.T) {
 	if again.Spec().Nodes != 7 || d.Spec().Nodes != 7 {
 		t.Errorf("nodes are %d on disk and %d in memory, want 7", again.Spec().Nodes, d.Spec().Nodes)
 	}
-	// A target that cannot be replaced: the temporary file goes again.
+	// If the target cannot be replaced, the temporary file is removed.
 	must(t, os.Mkdir(filepath.Join(d.Path(), "jobid"), 0o700))
 	if err := d.SetJobID("1"); err == nil {
 		t.Error("a job id was written over a directory")

@@ -40,7 +40,7 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	}
 	must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, ".job-nosuch\x1b]0;x\a-1")))
 	for what, say := range map[string]string{
-		"nosuch":    "the newest there: ", // a name that does something to a terminal is not shown
+		"nosuch":    "the newest there: ", // a name that would affect a terminal is not shown
 		"12":        "similar: ",
 		"mnist-1":   "similar: mnist-123, mnist-124",
 		"mnist-999": "similar: mnist-999, mnist-123",
@@ -59,7 +59,7 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	}
 }
 
-// Whatever a shell makes of runs/NAME-* and runs/*, each run is there once.
+// Whatever a shell expands runs/NAME-* and runs/* to, each run appears once.
 func TestLinksOfJobsAreInNoGlob(t *testing.T) {
 	parent := t.TempDir()
 	run := create1(t, parent, "x")
@@ -98,7 +98,7 @@ func TestListGivesTheNewestFirst(t *testing.T) {
 		t.Errorf("a parent that is not there: %v, %v", list, err)
 	}
 	first, last := create1(t, parent, "z"), createAt(t, parent, "a", noon.Add(time.Second))
-	must(t, first.SetJobID("1"))                                                           // a link is not a second run
+	must(t, first.SetJobID("1"))                                                           // a link is not another run
 	must(t, os.Mkdir(filepath.Join(parent, "a-20200101-000000-00000000"), 0o700))          // no spec
 	must(t, os.Mkdir(filepath.Join(parent, ".new-123"), 0o700))                            // a crash left it
 	must(t, os.WriteFile(filepath.Join(parent, "a-20200101-000000-00000001"), nil, 0o600)) // a file
@@ -123,13 +123,14 @@ func createAt(t *testing.T, parent, name string, now time.Time) *Dir {
 	return d
 }
 
-// Each cluster counts its jobs by itself: a number may be of several runs, and be of one run's first job here and of its next there.
+// Each cluster numbers its jobs by itself. A number may belong to several runs. It may also belong to one run's first job on one cluster
+// and to the same run's next job on another cluster.
 func TestFindKeepsClustersApart(t *testing.T) {
 	parent := t.TempDir()
 	here, east, west := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Minute)),
 		createAt(t, parent, "y", noon.Add(time.Hour))
 	must(t, here.SetJobID("7"))
-	must(t, east.SetJobID("7;east")) // and takes the link
+	must(t, east.SetJobID("7;east")) // it takes over the link
 	must(t, west.SetJobID("7;west-2"))
 	c := config(t, parent, "z")
 	c.Spec.Clusters = "east,west-2"
@@ -145,7 +146,7 @@ func TestFindKeepsClustersApart(t *testing.T) {
 			t.Errorf("%q is not taken for a job id", what)
 		}
 	}
-	must(t, west.SetJobID("7;east")) // the newer of two
+	must(t, west.SetJobID("7;east")) // the newer of the two runs counts
 	must(t, os.Remove(filepath.Join(parent, ".job-y-7")))
 	must(t, os.Remove(filepath.Join(parent, ".job-x-7")))
 	if d, err := Find(parent, "7;east"); err != nil || d.Path() != west.Path() {
@@ -187,7 +188,7 @@ func TestNewestGoesByNames(t *testing.T) {
 		must(t, os.Symlink(d.Path(), filepath.Join(index, filepath.Base(d.Path()))))
 		made = append(made, d)
 	}
-	must(t, os.Mkdir(filepath.Join(parent, "x-20991231-000000-00000000"), 0o700)) // half-written
+	must(t, os.Mkdir(filepath.Join(parent, "x-20991231-000000-00000000"), 0o700)) // incomplete
 	must(t, os.WriteFile(filepath.Join(parent, "notes"), nil, 0o600))
 	for folder, most := range map[string]int{parent: 3, index: 2} {
 		got := Newest(folder, most)

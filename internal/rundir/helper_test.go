@@ -12,11 +12,11 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func TestMain(m *testing.M) {
-	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	syscall.Umask(0o022) // a run folder that the group may write to is refused
 	os.Exit(m.Run())
 }
 
-// config is a valid CreateConfig below parent.
+// config returns a valid CreateConfig below parent.
 func config(t testing.TB, parent, name string) CreateConfig {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
@@ -44,7 +44,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// listing is every name in dir.
+// listing returns every name in dir.
 func listing(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

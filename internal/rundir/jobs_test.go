@@ -40,7 +40,7 @@ func TestSetJobIDLinksTheRun(t *testing.T) {
 func TestSetJobIDReplacesOwnLinksOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		put  func(t *testing.T, link string)
-		want bool // replaced
+		want bool // it is replaced
 	}{
 		"link to another run": {func(t *testing.T, link string) { must(t, os.Symlink("x-20250101-000000-0000beef", link)) }, true},
 		"foreign link":        {func(t *testing.T, link string) { must(t, os.Symlink("/etc", link)) }, false},
@@ -144,8 +144,8 @@ func TestElementsAreFoundByTheirNames(t *testing.T) {
 	two, err := d.Task(2)
 	must(t, err)
 	must(t, one.SetName("lr=0.1"))
-	must(t, one.SetName("lr=0.1")) // as it begins again
-	must(t, two.SetName("lr=0.1")) // which it shares
+	must(t, one.SetName("lr=0.1")) // the same element, when it begins again
+	must(t, two.SetName("lr=0.1")) // it shares the name
 	found, err := Open(filepath.Join(d.Path(), "tasks", "lr=0.1"))
 	if err != nil || found.Path() != one.Path() {
 		t.Errorf("%+v, %v", found, err)

@@ -34,7 +34,7 @@ func TestLedgerReturnsItsEvents(t *testing.T) {
 	if text, _ := os.ReadFile(path); strings.Count(string(text), "\n") != 2 {
 		t.Errorf("ledger is %q", text)
 	}
-	// A crash in the middle of a line loses that line and no other.
+	// A crash in the middle of a line loses only that line.
 	info, err := os.Stat(path)
 	must(t, err)
 	must(t, os.Truncate(path, info.Size()-7))
@@ -53,7 +53,7 @@ func TestLedgerReturnsItsEvents(t *testing.T) {
 	}
 }
 
-// A ledger of very many short lines is refused before it is read: each would be an event in memory.
+// A ledger with very many short lines is refused before it is read, because each line would become an event in memory.
 func TestLedgerOfTooManyLinesIsRefused(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	line := `{"event":"e"}` + "\n"
@@ -82,8 +82,8 @@ func TestLedgerLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestLedgerIsLocked: who adds a line while another process does waits for it, as O_APPEND alone does not make them take turns on NFS; but
-// not for ever, and not where the file system has no locks.
+// TestLedgerIsLocked: a process that adds a line waits while another process does, because O_APPEND alone does not make them take turns on
+// NFS. It does not wait forever, and it does not wait if the file system has no locks.
 func TestLedgerIsLocked(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	must(t, d.Append(Event{Event: "submit"}))
@@ -101,12 +101,12 @@ func TestLedgerIsLocked(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		time.Sleep(lockLimit / 2) // of the bubble's clock
+		time.Sleep(lockLimit / 2) // by the clock of the synctest bubble
 		_, err = other.WriteString(`{"event":"cancel"}` + "\n")
 		must(t, errors.Join(err, other.Close()))
 		wg.Wait()
 
-		other, err = os.OpenFile(path, os.O_RDWR, 0) // by a process that stands still
+		other, err = os.OpenFile(path, os.O_RDWR, 0) // a process that stands still
 		must(t, err)
 		defer other.Close()
 		must(t, lock(other))
@@ -135,7 +135,7 @@ func FuzzLedger(f *testing.F) {
 		if len(events) > bytes.Count(data, []byte{'\n'})+1 {
 			t.Fatalf("%d events out of %q", len(events), data)
 		}
-		// One line more gives one event more, whatever stands before.
+		// One more line gives one more event, whatever precedes it.
 		more := append(bytes.Clone(data), "\n{\"event\":\"end\"}\n"...)
 		if got := parseLedger(more); len(got) != len(events)+1 || got[len(got)-1].Event != "end" {
 			t.Fatalf("%d events, then %d", len(events), len(got))
@@ -159,7 +159,7 @@ func TestSpansAreTheIndicesOfASubmission(t *testing.T) {
 	if got := (Event{Element: &one}).Indices(); !slices.Equal(got, []int{3}) {
 		t.Error(got)
 	}
-	if got := (Event{Spans: [][2]int{{5, 2}, {0, math.MaxInt}}}).Indices(); len(got) != maxIndices { // of another user's ledger
+	if got := (Event{Spans: [][2]int{{5, 2}, {0, math.MaxInt}}}).Indices(); len(got) != maxIndices { // in a ledger of another user
 		t.Errorf("%d indices", len(got))
 	}
 }

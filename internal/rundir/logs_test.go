@@ -23,7 +23,7 @@ func TestRankLogsAreFoundByTheirNames(t *testing.T) {
 	for _, log := range want {
 		must(t, os.WriteFile(log.Path, nil, 0o600))
 	}
-	for _, name := range []string{ // what else lies there, and what may
+	for _, name := range []string{ // other files that are or may be there
 		"n1.1.error.json", "n1.1.flight.jsonl", "n1.1.outer", "n1.out", ".1.out", "n1.-1.out", "n1.01.out", "n1.+1.out",
 		"n1..out", "out", ".err",
 		"n1.99999999999999999999.out", "n1.filtered.out",

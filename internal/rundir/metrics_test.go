@@ -34,7 +34,7 @@ func TestLastSignIsOfItsAttempt(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func()
-		want [2]time.Time // of each attempt
+		want [2]time.Time // for each attempt
 		step [2]int64
 	}{
 		{"nothing", func() {}, [2]time.Time{}, [2]int64{}},
@@ -60,7 +60,7 @@ func TestLastSignIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A line that was cut short stays one of its own.
+// A line that was cut short stays on its own line.
 func TestOpenMetricsEndsACutLine(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	for _, line := range []string{"{\"step\":1}\n", "{\"st", "{\"step\":2}\n"} {
@@ -80,10 +80,10 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 		return fmt.Sprintf(`{"time":"2026-11-21T12:00:00Z","attempt":2,"step":%d,"steps":200,`+
 			`"epoch":1,"loss":0.25,"lr":0.1,"samples_per_s":1e3,"comm_share":0.125}`, step)
 	}
-	long := strings.Repeat(line(1)+"\n", 1000) // more than what is read
+	long := strings.Repeat(line(1)+"\n", 1000) // more than is read
 	for name, tc := range map[string]struct {
 		text string
-		want int64 // 0: none
+		want int64 // 0: no metrics
 	}{
 		"no file":             {"", 0},
 		"one":                 {line(7) + "\n", 7},
@@ -118,7 +118,7 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 	}
 }
 
-// A program's line needs only a step, and may hold what Python's json.dumps writes.
+// A program's line needs only a step, and may hold anything that Python's json.dumps writes.
 func TestMetricsOfAProgram(t *testing.T) {
 	loss := 0.5
 	for line, want := range map[string]Metrics{
@@ -141,7 +141,7 @@ func TestMetricsOfAProgram(t *testing.T) {
 	}
 }
 
-// A line that does not say its attempt is of the one that had begun last when it was written.
+// A line that does not give its attempt belongs to the attempt that began last before the line was written.
 func TestStepsOfAProgramAreOfTheirAttempt(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	for n := 1; n <= 3; n++ {
@@ -154,10 +154,10 @@ func TestStepsOfAProgramAreOfTheirAttempt(t *testing.T) {
 	}
 	for _, test := range []struct {
 		line    string
-		hours   float64 // when it was written
+		hours   float64 // time at which it was written
 		attempt int
 	}{
-		{`{"step":7}`, 0.5, 0}, // in a copy of the run, say
+		{`{"step":7}`, 0.5, 0}, // as in a copy of the run
 		{`{"step":7}`, 1, 1},
 		{`{"step":7}`, 1.9, 1},
 		{`{"step":7}`, 2.5, 2},
@@ -186,7 +186,7 @@ func TestStepsOfAProgramAreOfTheirAttempt(t *testing.T) {
 func TestMetricsOfAHugeFile(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	must(t, os.WriteFile(d.MetricsPath(), nil, 0o600))
-	must(t, os.Truncate(d.MetricsPath(), 10<<30)) // 10 GB of zeros, which take no disk
+	must(t, os.Truncate(d.MetricsPath(), 10<<30)) // 10 GB of zeros, which use no disk space
 	if m, ok, err := d.LastMetrics(); err != nil || ok {
 		t.Errorf("of zeros: %+v, %v, %v", m, ok, err)
 	}

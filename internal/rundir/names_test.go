@@ -20,7 +20,7 @@ func TestNamesAreThoseThatFindTakes(t *testing.T) {
 		must(t, err)
 	}
 	must(t, os.Mkdir(filepath.Join(newer.Path(), "tasks", "x"), 0o700))
-	// what is nobody's: files, folders and links of names that ddpbatch does not give
+	// ignored: files, folders and links whose names ddpbatch does not make
 	must(t, os.WriteFile(filepath.Join(parent, ".job-mnist-7"), nil, 0o600))
 	must(t, os.Mkdir(filepath.Join(parent, ".job-mnist-8"), 0o700))
 	for _, link := range []string{"nosuch\x1b]0;x\a-1", "-2", "a b-3", "$(x)-4", "5", "mnist-6x", "mnist-", "mnist-1+0", "mnist-1_2",

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stranger is the user id of somebody who has no account.
+// stranger is the id of a user without an account.
 const stranger = 4242
 
-// give gives a file to another user, which only root may do.
+// give gives a file to another user, which only root can do.
 func give(t testing.TB, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -26,14 +26,14 @@ func give(t testing.TB, path string) {
 	must(t, os.Lchown(path, stranger, stranger))
 }
 
-// TestCheckOwnRefusesWhatOthersCanChange takes away, one by one, what makes a run its owner's alone.
+// TestCheckOwnRefusesWhatOthersCanChange removes, one by one, each thing that makes a run only its owner's.
 func TestCheckOwnRefusesWhatOthersCanChange(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		change func(t *testing.T, d *Dir)
-		owner  string // what CheckOwner says; empty: nothing
-		own    string // what CheckOwn says
+		owner  string // the error of CheckOwner; empty: no error
+		own    string // the error of CheckOwn
 	}{
 		{"nothing", func(*testing.T, *Dir) {}, "", ""},
 		{"the directory is another's", func(t *testing.T, d *Dir) { give(t, d.Path()) }, "belongs to user 4242", "belongs to user 4242"},
@@ -97,7 +97,7 @@ func wantError(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestRootMayCancel holds that root may cancel the run of another user, and do nothing else with it.
+// TestRootMayCancel: root may cancel the run of another user, and do nothing else with it.
 func TestRootMayCancel(t *testing.T) {
 	t.Parallel()
 	d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
@@ -119,7 +119,7 @@ func TestRootMayCancel(t *testing.T) {
 	}
 }
 
-// TestRootWritesToNothingElse holds that root, who notes a cancel in the ledger of another user's run, adds to no other file by it.
+// TestRootWritesToNothingElse: when root records a cancel in the ledger of another user's run, root adds to no other file.
 func TestRootWritesToNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -163,7 +163,7 @@ func TestRootWritesToNothingElse(t *testing.T) {
 	}
 }
 
-// TestElementOfAnotherIsRefused holds that the directory of an array's element counts, too.
+// TestElementOfAnotherIsRefused: the directory of an array's element is checked, too.
 func TestElementOfAnotherIsRefused(t *testing.T) {
 	t.Parallel()
 	d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
@@ -174,7 +174,7 @@ func TestElementOfAnotherIsRefused(t *testing.T) {
 	wantError(t, "the array", d.CheckOwn(), "")
 }
 
-// openACL is an ACL that lets everybody do everything, as the kernel takes it: version 2, then tag, permissions and id of each entry
+// openACL returns an ACL that lets every user do everything, as the kernel reads it: version 2, then tag, permissions and id of each entry
 // (acl(5)).
 func openACL() []byte {
 	acl := binary.LittleEndian.AppendUint32(nil, 2)
@@ -190,9 +190,9 @@ func openACL() []byte {
 	return acl
 }
 
-// TestCreateMakesRunsOurs holds that what others may do in the folder above does not pass on to runs/.
+// TestCreateMakesRunsOurs: the permissions that others have in the folder above do not pass on to runs/.
 func TestCreateMakesRunsOurs(t *testing.T) {
-	old := syscall.Umask(0) // of the whole process: no parallel test runs meanwhile
+	old := syscall.Umask(0) // for the whole process, so no parallel test may run meanwhile
 	defer syscall.Umask(old)
 	for name, above := range map[string]func(t *testing.T, dir string){
 		"nothing": func(*testing.T, string) {},
@@ -235,7 +235,7 @@ func TestCreateMakesRunsOurs(t *testing.T) {
 	}
 }
 
-// TestCreateRefusesRunsOfAll holds that no run directory is made where others can replace it, and that nothing is left of the try.
+// TestCreateRefusesRunsOfAll: Create makes no run directory where others can replace it, and leaves nothing behind.
 func TestCreateRefusesRunsOfAll(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -269,13 +269,13 @@ func TestCreateRefusesRunsOfAll(t *testing.T) {
 	}
 }
 
-// TestExposedAboveNamesTheNearestFolder holds that the nearest folder is named which another user can change, on the path
-// as it is written and as it is.
+// TestExposedAboveNamesTheNearestFolder: the nearest folder that another user can change is named, both on the path as written and on the
+// path without links.
 func TestExposedAboveNamesTheNearestFolder(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	must(t, os.Chmod(dir, 0o755)) // whatever the umask
+	must(t, os.Chmod(dir, 0o755)) // regardless of the umask
 	for _, name := range []string{"open", "sticky", "real"} {
 		must(t, os.MkdirAll(filepath.Join(dir, name, "project"), 0o755))
 	}

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestFindTrustsNoLink plants links and runs of another user beside one's own, newer than that.
+// TestFindTrustsNoLink plants links and runs of another user beside the caller's own, and makes them newer.
 func TestFindTrustsNoLink(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -45,7 +45,7 @@ func TestFindTrustsNoLink(t *testing.T) {
 	if d, err := Find(runs, "123"); err != nil || d.Path() != own.Path() {
 		t.Errorf("job 123: %v, %v; want the caller's own run", d, err)
 	}
-	if d, err := Find(runs, "7"); !errors.Is(err, ErrNotFound) { // the link is root's, and the run is not
+	if d, err := Find(runs, "7"); !errors.Is(err, ErrNotFound) { // the link is root's, the run is not
 		t.Errorf("job 7, whose link is not of the run's owner: %v, %v; want ErrNotFound", d, err)
 	}
 	give(t, filepath.Join(runs, ".job-a-7"))
@@ -61,7 +61,7 @@ func TestFindTrustsNoLink(t *testing.T) {
 	}
 }
 
-// giveAll gives a run directory and all in it to another user.
+// giveAll gives a run directory and everything in it to another user.
 func giveAll(t *testing.T, path string) {
 	t.Helper()
 	must(t, filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
@@ -72,7 +72,7 @@ func giveAll(t *testing.T, path string) {
 	}))
 }
 
-// planted is a run of another user, and what of its job links to it.
+// planted returns a run of another user, to which a link with a job's name leads.
 func planted(t *testing.T, runs, link string) *Dir {
 	t.Helper()
 	d := createAt(t, runs, "theirs", noon.Add(time.Hour))
@@ -82,7 +82,7 @@ func planted(t *testing.T, runs, link string) *Dir {
 	return d
 }
 
-// TestTakenLinkDoesNotHideARun has another user take the link's name of a job of the caller's.
+// TestTakenLinkDoesNotHideARun: another user has taken the name of the link to one of the caller's jobs.
 func TestTakenLinkDoesNotHideARun(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -102,7 +102,7 @@ func TestTakenLinkDoesNotHideARun(t *testing.T) {
 	}
 }
 
-// TestLinksOfStrangersHideNone has another user make links that are called like the caller's jobs and runs.
+// TestLinksOfStrangersHideNone: another user makes links with the names of the caller's jobs and runs.
 func TestLinksOfStrangersHideNone(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -119,7 +119,7 @@ func TestLinksOfStrangersHideNone(t *testing.T) {
 	}
 }
 
-// TestStrangersLinkHidesNoFolder has another user make a link to their run beside a copy of one of the caller's.
+// TestStrangersLinkHidesNoFolder: another user makes a link to their run beside a copy of one of the caller's runs.
 func TestStrangersLinkHidesNoFolder(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -139,7 +139,7 @@ func TestStrangersLinkHidesNoFolder(t *testing.T) {
 	}
 }
 
-// TestStrangersFilesAreNotWaitedFor has another user hold a lease on a file of theirs that is looked at.
+// TestStrangersFilesAreNotWaitedFor: another user holds a lease on one of their files that the caller reads.
 func TestStrangersFilesAreNotWaitedFor(t *testing.T) {
 	for name, look := range map[string]func(d *Dir) error{
 		specName: func(d *Dir) error {
@@ -170,7 +170,7 @@ func TestStrangersFilesAreNotWaitedFor(t *testing.T) {
 			})
 			err = look(d)
 			close(looked)
-			if !errors.Is(err, syscall.EAGAIN) { // who waits gets the file once the kernel has taken the lease away
+			if !errors.Is(err, syscall.EAGAIN) { // a caller that waits gets the file once the kernel has revoked the lease
 				t.Fatalf("a look at it: %v, want EAGAIN", err)
 			}
 			<-asked
@@ -178,7 +178,7 @@ func TestStrangersFilesAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestStrangersSpecsAreSmall has another user make a spec.json that takes long to read.
+// TestStrangersSpecsAreSmall: another user makes a spec.json that takes long to read.
 func TestStrangersSpecsAreSmall(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -195,7 +195,7 @@ func TestStrangersSpecsAreSmall(t *testing.T) {
 	}
 }
 
-// TestStrangersLinksAreFew has another user make many links for one job.
+// TestStrangersLinksAreFew: another user makes many links for one job.
 func TestStrangersLinksAreFew(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -216,8 +216,8 @@ func TestStrangersLinksAreFew(t *testing.T) {
 	}
 }
 
-// TestStrangersLinkLeadsBesideIt: a link of another user leads through that user's folder, which can be exchanged for a link to a run of
-// the caller's.
+// TestStrangersLinkLeadsBesideIt: a link of another user leads through that user's folder. The user can replace the folder by a link to one
+// of the caller's runs.
 func TestStrangersLinkLeadsBesideIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -243,7 +243,7 @@ func TestStrangersLinkLeadsBesideIt(t *testing.T) {
 	}
 }
 
-// TestTakenNamesStopNoRun has another user, in a folder open to all, take the name that a new run would get.
+// TestTakenNamesStopNoRun: another user takes the name that a new run would get, in a folder that all users can write to.
 func TestTakenNamesStopNoRun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
@@ -263,7 +263,7 @@ func TestTakenNamesStopNoRun(t *testing.T) {
 
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			must(t, unix.Setfsuid(stranger+1)) // of this thread alone
+			must(t, unix.Setfsuid(stranger+1)) // only for this thread
 			defer func() { must(t, unix.Setfsuid(0)) }()
 			temp := filepath.Join(parent, ".new-1")
 			must(t, os.Mkdir(temp, 0o700))

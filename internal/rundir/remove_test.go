@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A run is removed with its links, and nothing beside it: not what its own links lead to, nor other runs and their links.
+// Remove removes a run together with its links. It removes neither the targets of links inside the run nor other runs and their links.
 func TestRemove(t *testing.T) {
 	parent := t.TempDir()
 	run, other := create1(t, parent, "x"), create1(t, parent, "x")
@@ -35,7 +35,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// What a killed removal has left is not a run, and the next removal finds it.
+// What an interrupted removal has left is not a run, and the next removal finds it.
 func TestLeftRemovals(t *testing.T) {
 	parent := t.TempDir()
 	run := create1(t, parent, "x")

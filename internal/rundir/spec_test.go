@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// TestFinalizeOverrideUndoesWhatDoesNotFit holds that a job that the checkpoints do not fit is taken back, to what last fitted.
+// TestFinalizeOverrideUndoesWhatDoesNotFit: if the checkpoints do not fit a job, the job is reset to the last one that they did fit.
 func TestFinalizeOverrideUndoesWhatDoesNotFit(t *testing.T) {
 	for _, fits := range []bool{true, false} {
 		d := create1(t, t.TempDir(), "job")
 		first := d.Spec()
-		must(t, d.FinalizeOverride(false)) // nothing is on trial
+		must(t, d.FinalizeOverride(false)) // nothing is on trial yet
 		for _, set := range []string{"a=1", "a=2"} {
 			must(t, d.WriteSpec(
 				d.Spec().Override(Overridden{Sets: []string{set}, Anew: 2, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
@@ -28,13 +28,12 @@ func TestFinalizeOverrideUndoesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestFinalizeOverrideWaitsForItsElement holds that what one element of an array is resumed with stays on trial until that
-// one has ended: another one, whose job of before ends meanwhile, says nothing about it. A change of the whole array is
-// finalized by any.
+// TestFinalizeOverrideWaitsForItsElement: what one element of an array is resumed with stays on trial until that element has ended. If the
+// earlier job of another element ends meanwhile, this decides nothing. Any element can finalize a change of the whole array.
 func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 	five, kept, taken := 5, []string{"a=1"}, []string(nil)
 	for name, test := range map[string]struct {
-		element *int // that is resumed; nil: all
+		element *int // the element that is resumed; nil: all
 		ended   []int
 		fits    []bool
 		want    []string
@@ -45,7 +44,7 @@ func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 		"it is refused after another":        {&five, []int{7, 5}, []bool{true, false}, taken, false},
 		"it ends well, and then another not": {&five, []int{5, 7}, []bool{true, false}, kept, false},
 		"the array, one ends well":           {nil, []int{7, 5}, []bool{true, false}, kept, false},
-		"the array, one is refused":          {nil, []int{7}, []bool{false}, kept, true}, // others run with it, or will
+		"the array, one is refused":          {nil, []int{7}, []bool{false}, kept, true}, // other elements run with it, or will
 		"the array, one is refused, one not": {nil, []int{7, 5}, []bool{false, true}, kept, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +67,8 @@ func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 	}
 }
 
-// TestOverrideAgainKeepsTheFirstSettings holds that the trial is of the newest change, and that what comes back is what
-// was there before the first.
+// TestOverrideAgainKeepsTheFirstSettings: the newest change is on trial, and what returns if it fails is what was there before the first
+// change.
 func TestOverrideAgainKeepsTheFirstSettings(t *testing.T) {
 	five, seven := 5, 7
 	d := create1(t, t.TempDir(), "job")
@@ -87,7 +86,7 @@ func TestOverrideAgainKeepsTheFirstSettings(t *testing.T) {
 	}
 }
 
-// TestFinalizeOverrideLeavesWhatRunsAlone holds that what one element was resumed with is not taken back while another element runs.
+// TestFinalizeOverrideLeavesWhatRunsAlone: what one element was resumed with is not undone while another element runs.
 func TestFinalizeOverrideLeavesWhatRunsAlone(t *testing.T) {
 	five := 5
 	d := create1(t, t.TempDir(), "job")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// stepLine is a whole line of two ranks.
+// stepLine returns a complete line of two ranks.
 func stepLine(attempt int, step int64) StepTimes {
 	return StepTimes{
 		Time: noon, Attempt: attempt, Step: step, WindowS: 60, Hosts: []string{"n1", "n2"},
@@ -37,14 +37,14 @@ func TestStepTimesAreReadAsTheyWereWritten(t *testing.T) {
 		_, err := d.AppendStepTimes(s, time.Hour)
 		must(t, err)
 	}
-	f, err := os.OpenFile(d.StepTimesPath(), os.O_APPEND|os.O_WRONLY, 0) // a write that was cut short stays a line of its own
+	f, err := os.OpenFile(d.StepTimesPath(), os.O_APPEND|os.O_WRONLY, 0) // a write that was cut short stays on its own line
 	must(t, err)
 	_, err = f.WriteString(`{"time":"2026`)
 	must(t, errors.Join(err, f.Close()))
 	_, err = d.AppendStepTimes(third, time.Hour)
 	must(t, err)
 
-	second.Hosts, third.Hosts = first.Hosts, first.Hosts // which they have in common
+	second.Hosts, third.Hosts = first.Hosts, first.Hosts // the lines share them
 	want := []StepTimes{first, second, third}
 	for _, most := range []int{0, 1, 2, 3, math.MaxInt} {
 		got, err := d.StepTimes(most)
@@ -63,7 +63,7 @@ func TestStepTimesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// TestStepTimesOfOtherHosts: the lines of another attempt do not lend theirs.
+// TestStepTimesOfOtherHosts: a line without hosts does not get them from the lines of another attempt.
 func TestStepTimesOfOtherHosts(t *testing.T) {
 	other := stepLine(2, 5)
 	other.Hosts = nil
@@ -89,8 +89,7 @@ func TestSecondsHaveThreeDigits(t *testing.T) {
 	}
 }
 
-// TestStepTimesStayBounded: whatever the number of ranks, the file of a run of two weeks stays small,
-// and the windows of a short run are many.
+// TestStepTimesStayBounded: whatever the number of ranks, the file of a two-week run stays small, and a short run has many windows.
 func TestStepTimesStayBounded(t *testing.T) {
 	for _, ranks := range []int{1, 8, 512, 4096} {
 		line := stepLine(1, 1_000_000)
@@ -118,7 +117,7 @@ func TestStepTimesStayBounded(t *testing.T) {
 	}
 }
 
-// TestStepTimesOfManyRanks: the first line of an attempt has a host for each rank, too.
+// TestStepTimesOfManyRanks: even with many ranks, the first line of an attempt has a host for each rank.
 func TestStepTimesOfManyRanks(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	_, err := d.ClaimAttempt()
@@ -145,7 +144,7 @@ func TestStepTimesRefuseFilesOutsideTheRun(t *testing.T) {
 	}
 	must(t, os.Remove(d.StepTimesPath()))
 	must(t, os.WriteFile(d.StepTimesPath(), nil, 0o600))
-	must(t, os.Truncate(d.StepTimesPath(), 10<<30)) // 10 GB of zeros, which take no disk
+	must(t, os.Truncate(d.StepTimesPath(), 10<<30)) // 10 GB of zeros, which use no disk space
 	if _, err := d.AppendStepTimes(stepLine(1, 1), 0); err != nil {
 		t.Error(err)
 	}

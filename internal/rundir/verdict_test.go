@@ -37,7 +37,7 @@ func TestVerdictIsReadBack(t *testing.T) {
 			t.Errorf("verdict.json has no %s: %s", key, text)
 		}
 	}
-	// A rank that a signal killed has no exit code: 0 would look like success.
+	// A rank that a signal killed does not have an exit code, because 0 would look like success.
 	var read struct {
 		Ranks []map[string]any `json:"ranks"`
 	}
@@ -61,7 +61,8 @@ func TestVerdictIsReadBack(t *testing.T) {
 	}
 }
 
-// TestVerdictFitsWhatIsReadBack: what is written is never more than is read back; what a person can do without goes first.
+// TestVerdictFitsWhatIsReadBack: a verdict is never written longer than what is read back. The parts that a person can do without are
+// dropped first.
 func TestVerdictFitsWhatIsReadBack(t *testing.T) {
 	ranks := make([]RankEnd, 30000)
 	for i := range ranks {
@@ -109,7 +110,7 @@ func TestVerdictFitsWhatIsReadBack(t *testing.T) {
 	}
 }
 
-// begins reports whether part is the beginning of text, and not nothing of something.
+// begins reports whether part is the beginning of text. An empty part is the beginning of an empty text only.
 func begins(text, part string) bool {
 	return strings.HasPrefix(text, part) && (part != "" || text == "")
 }
