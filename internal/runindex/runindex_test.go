@@ -30,7 +30,7 @@ func TestFolderFollowsXDG(t *testing.T) {
 	}
 }
 
-// names are the paths of the runs that an index leads to, in order.
+// names returns the paths of the runs in an index, in order.
 func names(t *testing.T, x Index, now time.Time) (paths []string) {
 	t.Helper()
 	runs, err := x.Runs(now)
@@ -44,7 +44,7 @@ func names(t *testing.T, x Index, now time.Time) (paths []string) {
 	return paths
 }
 
-// links are the names of what is in the index's folder.
+// links returns the names in the index's folder.
 func links(t *testing.T, x Index) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(string(x))
@@ -103,7 +103,7 @@ func TestIndexLeadsToRunsUntilTheyAreGone(t *testing.T) {
 	}
 }
 
-// A run that was moved, or copied to another place and resumed there, is where it was resumed last.
+// If a run was moved, or copied to another place and resumed there, the index leads to where it was resumed last.
 func TestAddReplacesTheRunOfItsName(t *testing.T) {
 	x := Index(t.TempDir())
 	run := fakeslurm.Run(t, "")
@@ -122,7 +122,7 @@ func TestAddReplacesTheRunOfItsName(t *testing.T) {
 	}
 }
 
-// An index in whose place nobody can make a folder costs a sentence, and none is needed.
+// If the folder of the index cannot be made, Add returns an error. An empty Index means that no index is wanted, and is not an error.
 func TestAddFailsWithASentence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
