@@ -14,7 +14,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// viewerOf looks at runs with a Slurm that a test plays.
+// viewerOf returns a Viewer with a simulated Slurm.
 func viewerOf(p *fakeslurm.Slurm) *Viewer {
 	return &Viewer{
 		Slurm: &slurm.Client{Environ: p.Environ(0, 0)}, Now: time.Now,
@@ -22,7 +22,7 @@ func viewerOf(p *fakeslurm.Slurm) *Viewer {
 	}
 }
 
-// arrayWorld is an array whose elements, and Slurm, a test plays.
+// arrayWorld is an array whose elements and whose Slurm the test simulates.
 type arrayWorld struct {
 	*fakeslurm.Array
 	t *testing.T
@@ -46,7 +46,7 @@ func (w *arrayWorld) status(state string, exit int, message string) RunStatus {
 	return row
 }
 
-// ends is what --wait for the job id ends with.
+// ends checks how --wait for a job id ends.
 func (w *arrayWorld) ends(row RunStatus, id string, code int, message string) {
 	w.t.Helper()
 	row = row.ofJob(id)
@@ -56,7 +56,7 @@ func (w *arrayWorld) ends(row RunStatus, id string, code int, message string) {
 	}
 }
 
-// The state of an array is that of its elements: what Slurm knows of each, and else what it has left.
+// The state of an array comes from its elements: from Slurm's state of each, or else from the files that it left.
 func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w := newArrayWorld(t, "0-3%2")
 	w.Submitted("12")
@@ -64,19 +64,19 @@ func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w.status("PENDING", -1, "0 of 4 elements are done")
 	w.Ran(0, "12", 0)
 	one := w.Ran(1, "12", 3)
-	w.Queue("12_[2-3%2] PENDING", "12_0 COMPLETED", "12_1 RUNNING") // it has left its verdict, and is about to end
+	w.Queue("12_[2-3%2] PENDING", "12_0 COMPLETED", "12_1 RUNNING") // element 1 has left its verdict, and is about to end
 	if row := w.status("RUNNING", -1, "1 of 4 elements are done"); row.Ended || row.Attempt != 1 {
 		t.Errorf("status is %+v", row)
 	}
 	w.Ran(2, "12", 7)
-	w.Queue("12_2 FAILED", "12_0 COMPLETED", "12 CANCELLED") // the last had not begun
+	w.Queue("12_2 FAILED", "12_0 COMPLETED", "12 CANCELLED") // the last element had not begun
 	row := w.status("FAILED", 7, "1 of 4 elements are done, 3 did not end well; element 2: code 7")
 	w.ends(row, "12", 7, "job 12: 3 of 4 elements did not end well\n  job 12_1: code 3\n  job 12_2: code 7\n"+
 		"  job 12_3 ended as CANCELLED: no agent left a verdict; see ddpbatch logs 12")
-	w.Queue() // has forgotten it
+	w.Queue() // Slurm has forgotten the array
 	row = w.status("FAILED", 7, "1 of 4 elements are done, 2 did not end well; element 2: code 7")
 
-	// one alone
+	// one element alone
 	w.Submitted("13", one)
 	w.Queue("13_1 PENDING")
 	w.status("PENDING", -1, "1 of 4 elements are done; element 2: code 7")
@@ -88,7 +88,7 @@ func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w.ends(row, "12", 7, "job 12: 2 of 4 elements did not end well\n  job 12_2: code 7\n  job 12_3 ended as UNKNOWN: no agent left a "+
 		"verdict; see ddpbatch logs 12")
 
-	// all of them once more, of which two wait
+	// all elements once more, two of which wait
 	w.Submitted("14")
 	w.Ran(0, "14", 0)
 	w.Ran(2, "14", 0)
@@ -101,7 +101,7 @@ func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w.ends(row, "14", 0, "")
 }
 
-// A person's cancel of an element that waits is known from the ledger: Slurm forgets such an element at once.
+// The ledger records a person's cancel of a waiting element, because Slurm forgets such an element at once.
 func TestStatusKnowsACancelledElement(t *testing.T) {
 	w := newArrayWorld(t, "1,2")
 	w.Submitted("12")
@@ -112,7 +112,7 @@ func TestStatusKnowsACancelledElement(t *testing.T) {
 	w.ends(row, "12", 1, "job 12: 1 of 2 elements did not end well\n  job 12_2 ended as CANCELLED: it was canceled before it began")
 }
 
-// Who resumes one element alone takes nobody's cancel back but its own.
+// Resuming one element alone undoes the cancel of that element only.
 func TestResumeOfOneLeavesSiblingsCancelled(t *testing.T) {
 	w := newArrayWorld(t, "1,2")
 	w.Submitted("12")
@@ -121,12 +121,12 @@ func TestResumeOfOneLeavesSiblingsCancelled(t *testing.T) {
 	w.Submitted("13", one)
 	w.Queue("13_1 PENDING")
 	w.status("PENDING", -1, "0 of 2 elements are done; element 2 ended as CANCELLED: it was canceled before it began")
-	w.Submitted("14") // all of them
+	w.Submitted("14") // all elements
 	w.Queue("14_1 RUNNING", "14_2 PENDING")
 	w.status("RUNNING", -1, "0 of 2 elements are done")
 }
 
-// Of an array that is larger than this program can tell, Slurm tells what has not begun.
+// For an array that is too large for this program to list its elements, Slurm says which elements have not begun.
 func TestStatusOfALargeArrayIsSlurms(t *testing.T) {
 	w := newArrayWorld(t, "0-5000")
 	w.Submitted("12")
@@ -139,8 +139,8 @@ func TestStatusOfALargeArrayIsSlurms(t *testing.T) {
 	}
 }
 
-// An element that scancel took out of the queue before it began is in no answer of Slurm's any more (seen with 22.05), while the rest of
-// its array is. One that began has left something.
+// If scancel removes an element from the queue before it begins, Slurm's answers no longer have the element (seen with 22.05), but still
+// have the rest of its array. An element that began has left files.
 func TestStatusKnowsADroppedElement(t *testing.T) {
 	const dropped = "element 2 ended as CANCELLED: it was canceled before it began"
 	w := newArrayWorld(t, "0-2")
@@ -153,7 +153,7 @@ func TestStatusKnowsADroppedElement(t *testing.T) {
 	row := w.status("CANCELLED", 1, "2 of 3 elements are done; "+dropped)
 	w.ends(row, "12", 1, "job 12: 1 of 3 elements did not end well\n  job 12_2 ended as CANCELLED: it was canceled before it began")
 
-	// once more, after an end of its own
+	// the same, after the element had an end of its own
 	w.Ran(2, "12", 3)
 	w.Submitted("13")
 	w.Queue("13_[0-2%1] PENDING")
@@ -168,11 +168,11 @@ func TestStatusKnowsADroppedElement(t *testing.T) {
 	w.Must(os.WriteFile(w.Run.SlurmLogPath("13_2"), []byte("no such module\n"), 0o600))
 	w.status("FAILED", 1, failed)
 	w.Must(os.Remove(w.Run.SlurmLogPath("13_2")))
-	w.Queue() // has forgotten the array
+	w.Queue() // Slurm has forgotten the array
 	w.status("FAILED", 1, failed)
 }
 
-// Elements that a resume gave more to do, and whose job Slurm has forgotten, have not done it.
+// If a resume gave elements more to do and Slurm has forgotten their job, the elements have not done it.
 func TestForgottenElementsThatWaitAreNotDone(t *testing.T) {
 	w := newArrayWorld(t, "0-1")
 	w.Submitted("12")
@@ -188,7 +188,7 @@ func TestForgottenElementsThatWaitAreNotDone(t *testing.T) {
 	w.status("UNKNOWN", 1, forgotten+w.Run.Path())
 }
 
-// Of an array of which some elements were resumed, the others stay what they were.
+// If some elements of an array were resumed, the states of the others stay.
 func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w := newArrayWorld(t, "0-4")
 	w.Submitted("12")
@@ -221,7 +221,7 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w.ends(row, "13", 5, "job 13: 1 of 3 elements did not end well\n  job 13_4: code 5")
 	w.ends(row, "12", 5, "job 12: 1 of 5 elements did not end well\n  job 13_4: code 5")
 
-	// one of them alone, and then nobody lived to record a resume of two
+	// one of them alone; then a resume of two is cut short before its result is recorded
 	four, err := w.Run.Task(4)
 	w.Must(err)
 	w.Submitted("14", four)
@@ -235,8 +235,8 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w.status("PENDING", -1, "3 of 5 elements are done")
 }
 
-// TestStatusOfASweepInPieces: a sweep of several arrays is one, and each of its elements has Slurm's index in its own array. The command
-// that submitted it was killed before the last array.
+// TestStatusOfASweepInPieces: a sweep of several arrays is shown as one, and each of its elements has Slurm's index in its own array. The
+// command that submitted it was killed before the last array.
 func TestStatusOfASweepInPieces(t *testing.T) {
 	w := newArrayWorld(t, "0-9")
 	spec := w.Run.Spec()

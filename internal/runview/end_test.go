@@ -14,8 +14,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// TestWaitWarnsOfEveryOutage waits for a job while Slurm's controller is away twice, for several looks each time: a person is warned once
-// for each.
+// TestWaitWarnsOfEveryOutage waits for a job while Slurm's controller is away twice, each time for several looks. The wait warns once for
+// each outage.
 func TestWaitWarnsOfEveryOutage(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	if err := run.SetJobID("12"); err != nil {
@@ -64,7 +64,7 @@ func TestEndNamesTheCause(t *testing.T) {
 	}
 }
 
-// A job that is followed for long is asked about less often.
+// The longer a job is followed, the less often Slurm is asked about it.
 func TestStateEvery(t *testing.T) {
 	for followed, want := range map[time.Duration]time.Duration{
 		0: time.Second, time.Minute: time.Second, 2 * time.Minute: 2 * time.Second, 10 * time.Minute: 10 * time.Second,

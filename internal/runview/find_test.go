@@ -16,15 +16,15 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// finder looks at runs from where a person stands.
+// finder returns a Viewer that looks for runs from a person's working directory.
 func finder(p *fakeslurm.Slurm, from string, log *bytes.Buffer) *Viewer {
 	v := viewerOf(p)
 	v.From, v.Log = text.Dir(from), slog.New(slog.NewTextHandler(log, nil))
 	return v
 }
 
-// What a person types means a path where it looks like one; else a job, or a run in runs; and last a folder in the working directory, which
-// is not a job, whatever its name.
+// What a person types is a path if it looks like one. Otherwise it is a job, or a run in runs. Last, it is a folder in the working
+// directory, which is never taken for a job, whatever its name.
 func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 	p := fakeslurm.New(t)
 	run, other := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
@@ -34,7 +34,7 @@ func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 	element, err := run.Task(3)
 	p.Must(err)
 	p.Must(element.SetJobID("12_3"))
-	for _, name := range []string{filepath.Base(run.Path()), "mine", "12", "99", "x-12"} { // as in runs, or as a job
+	for _, name := range []string{filepath.Base(run.Path()), "mine", "12", "99", "x-12"} { // these are also names in runs, or of jobs
 		p.Must(os.CopyFS(filepath.Join(here, name), os.DirFS(other.Path())))
 	}
 	const none = "no such run"
@@ -55,7 +55,7 @@ func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 		"./12":                           {filepath.Join(here, "12"), "77", ""},
 		"mine":                           {filepath.Join(here, "mine"), "77", ""},
 		"99":                             {says: none},
-		"12+1":                           {says: none}, // which squeue calls a component of a heterogeneous job
+		"12+1":                           {says: none}, // squeue's name of a component of a heterogeneous job
 		"missing":                        {says: none},
 		"./missing":                      {says: none},
 		here:                             {says: none},
@@ -75,8 +75,8 @@ func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 	}
 }
 
-// Of an array of which an element was resumed alone, a path means all jobs, and an id that job; an element that waits is found where the
-// array has it.
+// If an element of an array was resumed alone, a path means all jobs of the array, and an id means that job. An element that waits is found
+// at its place in the array.
 func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
@@ -110,7 +110,7 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 		}
 	}
 	v := finder(a.Slurm, "/", &log)
-	v.Elsewhere = func() []*rundir.Dir { return []*rundir.Dir{a.Run} } // which is the run whose element is named
+	v.Elsewhere = func() []*rundir.Dir { return []*rundir.Dir{a.Run} } // the run whose element is named
 	if _, _, err := v.Find(runs, "13_4"); err == nil || !strings.HasSuffix(err.Error(), "; its elements are 0-3") {
 		t.Errorf("an element that the array does not have: %v", err)
 	}
@@ -126,7 +126,7 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 		t.Errorf("Find of one that waits: %v", err)
 	}
 
-	// simulated, all of it is one process, and of Slurm's jobs there are none
+	// a simulated array is one process, and has no jobs in Slurm
 	simulated := fakeslurm.RunOf(t, "simulate", "/bin/true", "[slurm]\narray = \"0-1\"\n")
 	a.Must(simulated.SetJobID("77"))
 	got, ids, err := finder(a.Slurm, "/", &log).FindJobs(runs, simulated.Path())
@@ -139,8 +139,8 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 	}
 }
 
-// A job id that leads to a run of another user is warned of, and so is a path that ends in a job's name; a path that is there is what a
-// person has looked at.
+// A warning appears if a job id leads to another user's run, or if a path ends in a job's name. A path that exists causes no warning,
+// because the person has chosen it.
 func TestFindWarnsOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a run of another user")

@@ -20,7 +20,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// logsWorld is a run directory whose attempts a test plays.
+// logsWorld is a run directory whose attempts the test simulates.
 type logsWorld struct {
 	t         *testing.T
 	run       *rundir.Dir
@@ -75,7 +75,7 @@ func (w *logsWorld) write(attempt int, host string, rank int, stream, text strin
 	}
 }
 
-// shown takes what was printed since the last time.
+// shown checks what was printed since the last time, and clears it.
 func (w *logsWorld) shown(want string) {
 	w.t.Helper()
 	if got := w.out.String(); got != want {
@@ -94,7 +94,7 @@ func TestLogsShowLinesOfEachRank(t *testing.T) {
 	w.write(1, "n1", 0, "err", "")
 	w.write(1, "n2", 10, "err", "first 10\nhalf")
 	w.write(1, "n2", 9, "out", "first 9\n")
-	w.claim() // whose ranks were never started
+	w.claim() // its ranks were never started
 	w.claim()
 	w.write(3, "n2", 10, "out", "third 10\nhal\x00f")
 	w.errs.Reset()
@@ -106,7 +106,7 @@ func TestLogsShowLinesOfEachRank(t *testing.T) {
 	if got := w.errs.String(); strings.Count(got, "==> ") != 3 || !strings.Contains(got, "==> attempts/1/logs/n2.10.err <==\n") {
 		t.Errorf("the headings are %s", got)
 	}
-	if err := w.logs(3, 0, 10).print(); err != nil { // a single rank's bytes are its own
+	if err := w.logs(3, 0, 10).print(); err != nil { // the bytes of a single rank are printed unchanged
 		t.Error(err)
 	}
 	w.shown("third 10\nhal\x00f")
@@ -121,11 +121,11 @@ func TestLogsShowLinesOfEachRank(t *testing.T) {
 	}
 }
 
-// Followed ranks are shown as they write, from attempt to attempt, and nothing is lost between two.
+// Followed ranks are shown while they write, from attempt to attempt, and nothing is lost between two attempts.
 func TestLogsFollowEveryAttempt(t *testing.T) {
 	w := newLogsWorld(t)
 	f := &following{rankLogs: w.logs(1, 0), attempt: 1}
-	look := func() error { // as much later as a folder is looked at again
+	look := func() error { // later by the time after which a folder is looked at again
 		w.now = w.now.Add(statePoll)
 		return f.more()
 	}
@@ -135,20 +135,20 @@ func TestLogsFollowEveryAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ok(look()) // there is nothing at all yet
+	ok(look()) // nothing exists yet
 	w.claim()
 	w.write(1, "n1", 0, "out", "one\nhal")
 	ok(look())
 	w.shown("[n1 0] one\n")
 	w.write(1, "n1", 0, "out", "f\n")
-	ok(f.more()) // known files are read in between
+	ok(f.more()) // known files are read in between looks at folders
 	w.shown("[n1 0] half\n")
 	w.write(1, "n1", 1, "err", "late comer\n")
 	ok(f.more())
 	w.shown("")
 	ok(look())
 	w.shown("[n1 1] late comer\n")
-	// the end of one attempt, a second one that was over at once, and a third, all while nobody looked
+	// between two looks, one attempt ends, a second one is over at once, and a third begins
 	w.write(1, "n1", 0, "out", "last words")
 	w.write(1, "n1", 2, "out", "never seen before\n")
 	w.claim()
@@ -165,7 +165,7 @@ func TestLogsFollowEveryAttempt(t *testing.T) {
 	}
 	ok(f.finish())
 
-	// one attempt alone ends when there is another
+	// following one attempt ends when there is a newer one
 	f = &following{rankLogs: w.logs(2, 2, 0), attempt: 2}
 	if err := f.more(); !errors.Is(err, errAllShown) {
 		t.Errorf("following attempt 2: %v", err)
@@ -178,7 +178,7 @@ func TestLogsFollowEveryAttempt(t *testing.T) {
 	ok(f.finish())
 }
 
-// A followed run that is over ends the command with the run's exit code, and with all that it wrote.
+// When a followed run is over, the command ends with the run's exit code, and has printed everything that the run wrote.
 func TestLogsFollowUntilTheEnd(t *testing.T) {
 	w := newLogsWorld(t)
 	w.claim()
@@ -196,13 +196,13 @@ func TestLogsFollowUntilTheEnd(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	w.shown("[n1 0] one\n[n1 0] two\n")
-	if err := w.logs(1, 1).follow(t.Context(), "12"); err != nil { // the attempt is over, and how the job ended is another's
+	if err := w.logs(1, 1).follow(t.Context(), "12"); err != nil { // the attempt is over, and how the job ended depends on another attempt
 		t.Error(err)
 	}
 	w.shown("[n1 0] one\n")
 }
 
-// A rank that printed nothing, of those that are asked for, is named.
+// If one of the requested ranks printed nothing, a message names it.
 func TestLogsSayWhichRankPrintedNothing(t *testing.T) {
 	w := newLogsWorld(t)
 	w.claim()
@@ -229,7 +229,7 @@ func TestLogsSayWhichRankPrintedNothing(t *testing.T) {
 	}
 }
 
-// The ID of a job before the newest means the output of that job, and with it the newest attempt that began in it.
+// The ID of an earlier job means the output of that job, and the newest attempt that began in it.
 func TestLogsOfAnEarlierJob(t *testing.T) {
 	w := newLogsWorld(t)
 	for i, job := range []string{"12", "12", "13"} {
@@ -271,8 +271,8 @@ func TestLogsOfAnEarlierJob(t *testing.T) {
 	}
 }
 
-// The job of an array goes on for the other elements when one of them is resumed, so it is not an earlier job until the array is submitted
-// again.
+// When one element of an array is resumed, the array's job goes on for the other elements. It is not an earlier job until the array is
+// submitted again.
 func TestLogsOfAnArrayWhoseElementWasResumed(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-1")
 	a.Submitted("12")
@@ -294,7 +294,7 @@ func TestLogsOfAnArrayWhoseElementWasResumed(t *testing.T) {
 	named("14", "")
 }
 
-// What has the name of a log, and is a pipe without a writer, or a device, is an error at once.
+// A pipe without a writer, or a device, with the name of a log causes an error at once.
 func TestLogThatIsAPipeIsRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

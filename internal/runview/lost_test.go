@@ -15,16 +15,16 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Job 400 of a run has ended, and a command that resumed the run was killed before it recorded what came of that: the job is known by its
-// begin, however long Slurm has forgotten it, and else by the run's script. While another command submits the run, or Slurm cannot be
-// asked, nobody says that it has no job.
+// Job 400 of a run has ended, and a command that resumed the run was killed before it recorded the result. The new job is known by its
+// begin, however long ago Slurm has forgotten it, and otherwise by the run's script. While another command submits the run, or Slurm cannot
+// be asked, status does not say that the run has no job.
 func TestStatusFindsALostJob(t *testing.T) {
 	for name, test := range map[string]struct {
-		begun   bool // job 500 has
-		crashed bool // job 500 has
-		claimed bool // another command submits the run
-		silent  bool // Slurm
-		first   bool // there was no job 400
+		begun   bool // job 500 has begun
+		crashed bool // job 500 has crashed
+		claimed bool // another command is submitting the run
+		silent  bool // Slurm does not answer
+		first   bool // the submission was the first: job 400 does not exist
 		queue   []string
 		want    string // job and state
 		ended   bool
@@ -89,7 +89,7 @@ func TestStatusFindsALostJob(t *testing.T) {
 	}
 }
 
-// However many runs of a user have a submission that was cut short, Slurm is asked once for jobs of their scripts.
+// However many runs of a user have a submission that was cut short, Slurm is asked only once for the jobs of their scripts.
 func TestStatusesAskOnceForLostJobs(t *testing.T) {
 	p := fakeslurm.New(t)
 	var runs []*rundir.Dir

@@ -11,12 +11,12 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// manyRuns makes runs that are alike but for their jobs: of every ten, one waits, one runs, and the others have ended, of which the
-// controller remembers one, and accounting two in three.
+// manyRuns makes runs that differ only in their jobs. Of every ten, one waits, one runs, and the others have ended. Of those the controller
+// remembers one, and accounting two in three.
 func manyRuns(tb testing.TB, p *fakeslurm.Slurm, n int) (runs []*rundir.Dir) {
 	tb.Helper()
 	parent := tb.TempDir()
-	models := []*rundir.Dir{fakeslurm.Run(tb, ""), fakeslurm.Run(tb, ""), fakeslurm.Run(tb, "")} // that waits, runs, has ended
+	models := []*rundir.Dir{fakeslurm.Run(tb, ""), fakeslurm.Run(tb, ""), fakeslurm.Run(tb, "")} // one waits, one runs, one has ended
 	for _, run := range models[1:] {
 		p.Must(os.WriteFile(run.MetricsPath(), []byte(`{"attempt":1,"step":3,"steps":9,"loss":0.5,"samples_per_s":100}`+"\n"), 0o600))
 		_, err := run.ClaimAttempt()
@@ -50,7 +50,7 @@ func manyRuns(tb testing.TB, p *fakeslurm.Slurm, n int) (runs []*rundir.Dir) {
 	return runs
 }
 
-// A thousand jobs, most of which Slurm has forgotten, are one question to the controller and one to accounting.
+// For a thousand jobs, most of which Slurm has forgotten, status asks the controller once and accounting once.
 func TestStatusesAskSlurmOnceForAll(t *testing.T) {
 	p := fakeslurm.New(t)
 	runs := manyRuns(t, p, 1000)
@@ -76,7 +76,7 @@ func TestStatusesAskSlurmOnceForAll(t *testing.T) {
 	}
 }
 
-// A thousand jobs are shown in less than a second.
+// BenchmarkStatusesOfManyRuns: a thousand jobs are shown in less than a second.
 func BenchmarkStatusesOfManyRuns(b *testing.B) {
 	p := fakeslurm.New(b)
 	runs := manyRuns(b, p, 1000)

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// newSweepWorld is an array of four, of which 0 to 2 have ended with these metrics and 3 waits.
+// newSweepWorld returns an array of four elements. Elements 0 to 2 have ended with these metrics, and element 3 waits.
 func newSweepWorld(t *testing.T, metrics ...string) *arrayWorld {
 	w := &arrayWorld{fakeslurm.NewArrayOf(t, "[sweep]\n\"setup.env.LR\" = [0.1, 0.2]\n\"setup.env.N\" = \"1-2\"\n"), t}
 	w.Submitted("12")
@@ -64,7 +64,7 @@ func TestResultsAreSortedByAMetric(t *testing.T) {
 	}
 }
 
-// While nobody has any metrics, no metric is wrong.
+// While no element has metrics, any name of a metric is accepted.
 func TestResultsOfASweepThatWaits(t *testing.T) {
 	w := newSweepWorld(t)
 	w.Queue("12_[0-3] PENDING")

@@ -27,7 +27,7 @@ func TestStateOfASavedRunIsNotFailed(t *testing.T) {
 			t.Errorf("exit %d, %s: %s, want %s", tt.exit, tt.cause, got, tt.want)
 		}
 	}
-	if got := stateOf(75, false, recovery.Saved); got != "FAILED" { // a rank was killed at its save
+	if got := stateOf(75, false, recovery.Saved); got != "FAILED" { // a rank was killed during its save
 		t.Errorf("asks to be started again, and has not saved: %s", got)
 	}
 }
@@ -63,14 +63,14 @@ func TestEndingIsTheFirstSentenceAndTheError(t *testing.T) {
 	}
 }
 
-// TestCanceledWhileItWaitedIsNotUnknown: what a job was canceled before is in REASON, whether Slurm still knows the job or not. Slurm keeps
-// the reason for which it waited.
+// TestCanceledWhileItWaitedIsNotUnknown: REASON says that a job was canceled while it waited, whether Slurm still knows the job or not.
+// Slurm keeps the reason for which the job waited.
 func TestCanceledWhileItWaitedIsNotUnknown(t *testing.T) {
 	const waited, before = "canceled while it waited", "canceled before an attempt began"
 	const last = "; attempt 1, before it: all 2 ranks are done"
 	for name, test := range map[string]struct {
-		resumed, requeued, noted bool   // after a job 12 that was done; job 12 waits again; with ddpbatch cancel
-		queue                    string // what Slurm knows; empty: nothing
+		resumed, requeued, noted bool   // resumed after job 12, which was done; job 12 waits again; canceled with ddpbatch cancel
+		queue                    string // Slurm's answer; empty: Slurm has forgotten the job
 		state, next              string
 	}{
 		"known":                   {noted: true, queue: "CANCELLED Priority", state: "CANCELLED", next: waited + " (Priority)"},

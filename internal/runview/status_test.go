@@ -14,9 +14,9 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// A job that ends while Slurm is asked: what it left at its end belongs to what Slurm says of it.
+// A job may end while Slurm is asked. The files that it left at its end then count together with what Slurm says about it.
 func TestStatusKnowsAJobThatEndsMeanwhile(t *testing.T) {
-	// back has squeue put a file where it was, before it answers
+	// back moves a file away, and makes squeue move it back before it answers
 	back := func(p *fakeslurm.Slurm, path string) {
 		aside := filepath.Join(p.Dir, "aside")
 		p.Must(os.Rename(path, aside))
@@ -25,7 +25,7 @@ func TestStatusKnowsAJobThatEndsMeanwhile(t *testing.T) {
 	t.Run("job", func(t *testing.T) {
 		p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 		p.Must(run.SetJobID("12"))
-		for _, exit := range []int{137, 7} { // the workers were started again in the job, which is over with the second
+		for _, exit := range []int{137, 7} { // the workers were restarted in the job, and the job ends with the second attempt
 			n, err := run.ClaimAttempt()
 			p.Must(err)
 			says := fmt.Sprintf("rank 0 exited with code %d", exit)
@@ -69,7 +69,7 @@ func TestStatusNamesStragglers(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", row.Stragglers, err, list)
 		}
 	}
-	// two windows of a minute
+	// the stragglers are shown for two windows of a minute
 	for later, want := range map[time.Duration][]rundir.Straggler{115 * time.Second: {slow}, 125 * time.Second: nil} {
 		v := viewerOf(p)
 		v.Now = func() time.Time { return time.Now().Add(later) }
@@ -83,7 +83,7 @@ func TestStatusNamesStragglers(t *testing.T) {
 	}
 }
 
-// A job that waits has not ended of what ended the attempt before; nor is a run finished that was resumed to do more.
+// The end of the earlier attempt does not count as the end of a job that waits. A run that was resumed to do more is not finished.
 func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 	for name, exit := range map[string]int{"failed": 7, "done, and to do more": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 				Class: "program", Advice: "add it", Time: time.Now()}
 			p.Must(errors.Join(run.WriteVerdict(v), run.Append(v.Event()), run.SetJobID("500")))
 			note(rundir.EventResume, "job 500")
-			for _, state := range []string{"PENDING", "CANCELLED"} { // while it waited
+			for _, state := range []string{"PENDING", "CANCELLED"} { // canceled while it waited
 				p.QueueOf(run, "400 FAILED", "500 "+state)
 				row, err := viewerOf(p).Status(t.Context(), run)
 				if err != nil || row.State != state || row.Attempt != 1 || row.Ended != (state == "CANCELLED") || row.Finished() {
@@ -111,7 +111,7 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 				}
 			}
 			p.WithoutAccounting()
-			p.QueueOf(run) // has forgotten both
+			p.QueueOf(run) // Slurm has forgotten both jobs
 			row, err := viewerOf(p).Status(t.Context(), run)
 			want := map[int]string{0: "UNKNOWN", 7: "FAILED"}[exit]
 			if err != nil || row.State != want || !row.Ended || row.Finished() || (row.Exit == nil) != (exit == 0) {
@@ -141,17 +141,17 @@ func TestStatusOfALaterAttemptSaysWhyTheOneBeforeEnded(t *testing.T) {
 	want("")
 	v := rundir.Verdict{Attempt: 1, JobID: "12", Cause: "timeout", Exit: 143, Message: "the time limit came", Time: time.Now()}
 	p.Must(errors.Join(run.WriteVerdict(v), run.Append(v.Event())))
-	want("") // its own end is shown
+	want("") // the attempt's own end is shown
 	begin()
 	want("attempt 1: timeout")
 }
 
-// A job that ended badly and could write nothing into its run directory: status and submit --wait say what may be wrong.
+// If a job ended badly and could not write to its run directory, status and submit --wait say what may be wrong.
 func TestSilentJobIsExplained(t *testing.T) {
 	crashed := rundir.Verdict{Cause: "crash", Exit: 7, Message: "rank 0 exited with code 7"}
 	for name, test := range map[string]struct {
 		state, reason string
-		verdict       *rundir.Verdict // of job 12, or of the one that it names
+		verdict       *rundir.Verdict // of job 12, or of the job that the verdict names
 		status, wait  string
 	}{
 		"not started": {"FAILED", "JobLaunchFailure", nil, "could not start the batch script",
@@ -189,13 +189,13 @@ func TestSilentJobIsExplained(t *testing.T) {
 	}
 }
 
-// The speed is shown while ranks run, the newest save at any time, and the end that its limit sets of a job that runs.
+// Status shows the speed while ranks run, the newest save at any time, and, for a job that runs, the end that its time limit sets.
 func TestStatusShowsSpeedSaveAndEnd(t *testing.T) {
 	saved := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 	ends := time.Date(2026, 11, 27, 10, 0, 0, 0, time.Local)
 	for state, test := range map[string]struct {
-		end       string // as squeue has it
-		runs, has bool   // an end
+		end       string // as squeue prints it
+		runs, has bool   // whether the job runs, and has an end
 	}{
 		"RUNNING":   {"2026-11-27T10:00:00", true, true},
 		"SIGNALING": {"2026-11-27T10:00:00", true, true},
@@ -227,7 +227,7 @@ func TestStatusShowsSpeedSaveAndEnd(t *testing.T) {
 	}
 }
 
-// Each element of an array has a row, in their order, and elements that Slurm alone can tell have theirs.
+// Each element of an array has a row, in the order of the elements. Elements about which only Slurm knows have rows as well.
 func TestArraysHaveARowForEachElement(t *testing.T) {
 	w := newArrayWorld(t, "0-3")
 	w.Submitted("12")
