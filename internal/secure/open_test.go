@@ -28,7 +28,7 @@ var (
 	binding = auth.Binding{Run: "run-7", Attempt: 3, Role: "store"}
 )
 
-// keys makes the two sides of one binding.
+// keys returns the two sides of one binding.
 func keys(t testing.TB, s auth.Secret, b auth.Binding) (*Client, *Server) {
 	t.Helper()
 	client, err := NewClient(s, b)
@@ -42,7 +42,7 @@ func keys(t testing.TB, s auth.Secret, b auth.Binding) (*Client, *Server) {
 	return client, server
 }
 
-// tcpPair is the two ends of a connection. (A pipe would have each side wait for the other to read its alert.)
+// tcpPair returns the two ends of a connection. With a pipe, each side would wait for the other to read its alert.
 func tcpPair(t testing.TB) (dialled, accepted net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,14 +60,14 @@ func tcpPair(t testing.TB) (dialled, accepted net.Conn) {
 	return dialled, accepted
 }
 
-// outcome is what became of the two sides of a connection.
+// outcome is the result on the two sides of a connection.
 type outcome struct {
 	client, server       net.Conn
 	clientErr, serverErr error
 	name                 string
 }
 
-// open runs both sides, each on its own connection, which it closes where that failed.
+// open runs both sides, each on its own connection, and closes the connection of a side that failed.
 func open(t testing.TB, client *Client, dialled net.Conn, server *Server, accepted net.Conn) (o outcome) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -127,13 +127,13 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// TestOpenRefusesSidesThatDiffer has sides meet that do not belong together. The client tells another secret from another
-// run by what the server says it is.
+// TestOpenRefusesSidesThatDiffer connects sides that do not belong together. From what the server sends about itself, the client can
+// distinguish another secret from another run.
 func TestOpenRefusesSidesThatDiffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		secret  auth.Secret
 		binding auth.Binding
-		want    error // the client's
+		want    error // the error of the client
 	}{
 		"another secret":  {auth.Secret{1, 2, 4}, binding, auth.ErrUnproved},
 		"another run":     {secret, auth.Binding{Run: "run-8", Attempt: 3, Role: "store"}, auth.ErrRefused},
@@ -153,7 +153,7 @@ func TestOpenRefusesSidesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestOpenTakesALongRunID has a run whose id is longer than ALPN allows.
+// TestOpenTakesALongRunID uses a run whose id is longer than ALPN allows.
 func TestOpenTakesALongRunID(t *testing.T) {
 	long := binding
 	long.Run = strings.Repeat("r", 1000)
@@ -173,7 +173,8 @@ func TestNoSideIsMadeWithoutSecret(t *testing.T) {
 	}
 }
 
-// TestStrangerWithTLSIsRefused has clients that know all but the secret: no certificate, one of their own, or the other side's.
+// TestStrangerWithTLSIsRefused uses clients that know everything except the secret: one without a certificate, one with its own, and one
+// with the server's.
 func TestStrangerWithTLSIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -191,7 +192,7 @@ func TestStrangerWithTLSIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnotherProtocolIsRefused has the server leave out ALPN, as a program would that has the keys and not the binding.
+// TestAnotherProtocolIsRefused makes the server leave out ALPN, as a program would that has the keys but not the binding.
 func TestAnotherProtocolIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	config := server.config.Clone()
@@ -203,7 +204,7 @@ func TestAnotherProtocolIsRefused(t *testing.T) {
 	}
 }
 
-// TestReflectionIsRefused sends a client back what it says, and has two clients, and two servers, talk to each other.
+// TestReflectionIsRefused sends a client its own messages back, and connects two clients, and two servers, to each other.
 func TestReflectionIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -223,7 +224,8 @@ func TestReflectionIsRefused(t *testing.T) {
 		}
 		dialled.Close()
 	})
-	// A TLS client whose other end has the client's keys, too: reflection by somebody who can turn one side's messages into the other's.
+	// A TLS client whose peer also has the client's keys. This is reflection by an attacker who can turn one side's messages into the
+	// other's.
 	t.Run("the client's own key as the server's", func(t *testing.T) {
 		config := server.config.Clone()
 		config.Certificates, config.VerifyConnection = client.config.Certificates, nil
@@ -262,13 +264,13 @@ func TestVersionMismatchIsReported(t *testing.T) {
 	}
 }
 
-// TestForeignPeersAreRefused has peers say what is not this protocol.
+// TestForeignPeersAreRefused uses peers that do not speak this protocol.
 func TestForeignPeersAreRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	preface := string(auth.AppendPreface(nil, auth.Version))
-	digest := string(client.bindingDigest) // which the server alone sends
+	digest := string(client.bindingDigest) // only the server sends it
 	for name, said := range map[string]struct{ before, then string }{
 		"http":          {"", "HTTP/1.1 400 Bad Request\r\n\r\n"},
 		"torch store":   {"", "\x03\x05\x00\x00\x00\x00\x00\x00\x00init/\x01\x00\x00\x00\x00\x00\x00\x00"},
@@ -293,7 +295,7 @@ func TestForeignPeersAreRefused(t *testing.T) {
 	}
 }
 
-// TestSilenceEndsInTime has peers say nothing, or stop within the handshake, until the other side's time is over.
+// TestSilenceEndsInTime uses peers that send nothing, or stop within the handshake. The other side gives up when its time is over.
 func TestSilenceEndsInTime(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	preface := string(auth.AppendPreface(nil, auth.Version))
@@ -301,7 +303,7 @@ func TestSilenceEndsInTime(t *testing.T) {
 		dialled, accepted := tcpPair(t)
 		io.WriteString(accepted, words)
 		if words == preface {
-			accepted.Write(client.bindingDigest) // which the server alone sends
+			accepted.Write(client.bindingDigest) // only the server sends it
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := client.Open(ctx, dialled, ""); !errors.Is(err, context.DeadlineExceeded) {
@@ -332,7 +334,7 @@ func TestDeadlineIsCleared(t *testing.T) {
 	}
 }
 
-// BenchmarkOpen is both sides of one connection.
+// BenchmarkOpen measures both sides of one connection.
 func BenchmarkOpen(b *testing.B) {
 	client, server := keys(b, secret, binding)
 	for b.Loop() {
@@ -345,7 +347,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkKeys is what each process does once.
+// BenchmarkKeys measures what each process does once.
 func BenchmarkKeys(b *testing.B) {
 	for b.Loop() {
 		if _, err := NewClient(secret, binding); err != nil {

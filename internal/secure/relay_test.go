@@ -16,13 +16,13 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// relay stands between a client and a server, and passes on what each says, changed.
+// relay is between a client and a server, and passes on what each sends, with changes.
 type relay struct {
 	toServer, toClient func(part []byte) []byte
 	tasks              sync.WaitGroup
 }
 
-// between returns the connections that the client and the server have, each to the relay.
+// between returns the connections of the client and of the server, each to the relay.
 func (r *relay) between(t *testing.T) (client, server net.Conn) {
 	client, near := tcpPair(t)
 	far, server := tcpPair(t)
@@ -47,8 +47,8 @@ func (r *relay) between(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// TestRelayThatRewritesIsFound has a relay pass the handshake on, as it is, and change one bit of what follows:
-// nothing that was changed is read.
+// TestRelayThatRewritesIsFound uses a relay that passes the handshake on unchanged, and changes one bit of what follows. No changed data is
+// read.
 func TestRelayThatRewritesIsFound(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	for _, toServer := range []bool{true, false} {
@@ -80,7 +80,7 @@ func TestRelayThatRewritesIsFound(t *testing.T) {
 	}
 }
 
-// TestRelayThatRewritesTheHandshakeIsFound changes one byte of each part of the handshake, wherever it is: then there is no connection.
+// TestRelayThatRewritesTheHandshakeIsFound changes one byte in each part of the handshake, at many positions. No connection results.
 func TestRelayThatRewritesTheHandshakeIsFound(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	for _, toServer := range []bool{true, false} {
@@ -110,7 +110,7 @@ func TestRelayThatRewritesTheHandshakeIsFound(t *testing.T) {
 				select {
 				case <-over:
 					return
-				case <-longer: // a side waits for bytes that nobody sends
+				case <-longer: // a side waits for bytes that never come
 				case <-limit.C:
 					t.Errorf("byte %d, to the server %v: a side hangs", at, toServer)
 				}
@@ -120,7 +120,7 @@ func TestRelayThatRewritesTheHandshakeIsFound(t *testing.T) {
 			o := open(t, client, dialled, server, accepted)
 			close(over)
 			watch.Wait()
-			// The digest, at 10 to 41, is a hint that is in no proof.
+			// The digest, at 10 to 41, is a hint that no proof covers.
 			if hint := !toServer && at >= 10 && at < 42; !hint && (o.clientErr == nil || o.serverErr == nil && toServer) {
 				t.Errorf("byte %d, to the server %v: client %v; server: %v", at, toServer, o.clientErr, o.serverErr)
 			}
@@ -128,7 +128,8 @@ func TestRelayThatRewritesTheHandshakeIsFound(t *testing.T) {
 	}
 }
 
-// isRecordLength reports whether the byte at says how long a TLS record is (RFC 8446, 5.1), of all that one side has sent until then.
+// isRecordLength reports whether the byte at this position is part of the length of a TLS record (RFC 8446, 5.1). sent is everything that
+// one side has sent until then.
 func isRecordLength(sent []byte, toServer bool, at int) bool {
 	begin := 10 // after "ddpbatch" and the version
 	if !toServer {
@@ -140,7 +141,7 @@ func isRecordLength(sent []byte, toServer bool, at int) bool {
 	return at == begin+3 || at == begin+4
 }
 
-// TestRelayWithItsOwnKeyIsRefused ends TLS on both sides with a key of its own.
+// TestRelayWithItsOwnKeyIsRefused uses a relay that ends TLS on both sides with its own key.
 func TestRelayWithItsOwnKeyIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	key := ed25519.NewKeyFromSeed([]byte("this is a relay's seed: 32 bytes"))
