@@ -20,7 +20,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// testConsole is a console on a screen of some columns (0: a pipe) with a run directory of its own.
+// testConsole returns a console on a screen with that many columns (0: a pipe), its own run directory, and a function that reads its log.
 func testConsole(t *testing.T, screen io.Writer, columns int) (c *console, run *rundir.Dir, log func() string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,8 +47,8 @@ func testConsole(t *testing.T, screen io.Writer, columns int) (c *console, run *
 	}
 }
 
-// TestConsoleKeepsLinesWhole: several agents write pieces of lines at once; every line comes out in one piece, on
-// the screen and in the log.
+// TestConsoleKeepsLinesWhole: several agents write pieces of lines at the same time. Every line comes out in one piece, on the screen and
+// in the log.
 func TestConsoleKeepsLinesWhole(t *testing.T) {
 	var screen bytes.Buffer
 	c, _, log := testConsole(t, &screen, 0)
@@ -119,7 +119,7 @@ func TestConsoleBoundsALineWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestConsoleOutlivesItsScreen: agents whose output cannot be shown, or logged, go on; the error is told at the end.
+// TestConsoleOutlivesItsScreen: agents go on even if their output cannot be shown or logged. The error is reported at the end.
 func TestConsoleOutlivesItsScreen(t *testing.T) {
 	c, _, log := testConsole(t, failingWriter{}, 0)
 	w := c.stream(false)
@@ -152,7 +152,7 @@ func TestConsoleOutlivesItsScreen(t *testing.T) {
 	}
 }
 
-// screen is what a terminal of one line height would show: the lines above, and the last one.
+// terminalScreen is what a terminal would show: the lines above, and the last one.
 type terminalScreen struct {
 	mu   sync.Mutex
 	text string
@@ -162,7 +162,7 @@ func (s *terminalScreen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text += string(p)
-	for { // what \r and "erase to the end of the line" do
+	for { // as \r and "erase to the end of the line" do
 		i := strings.Index(s.text, "\r\x1b[K")
 		if i < 0 {
 			return len(p), nil
@@ -178,8 +178,8 @@ func (s *terminalScreen) String() string {
 	return s.text
 }
 
-// TestProgressStaysBelow: the progress line is the screen's last, comes back after every line, and is gone
-// at the end; it never gets into the log.
+// TestProgressStaysBelow: the progress line is the last line on the screen, comes back after every other line, and is gone at the end. It
+// never gets into the log.
 func TestProgressStaysBelow(t *testing.T) {
 	var screen terminalScreen
 	c, run, log := testConsole(t, &screen, 80)
@@ -221,7 +221,7 @@ func TestProgressLineFits(t *testing.T) {
 	})
 }
 
-// TestProgressLineTakesAnyNumbers: metrics may hold any, and the bar is none, or full.
+// TestProgressLineTakesAnyNumbers: metrics may hold any numbers. The bar is then empty or full.
 func TestProgressLineTakesAnyNumbers(t *testing.T) {
 	for step, want := range map[int64]string{-9_000_000_000_000: "[....", 9_000_000_000_000: "[####"} {
 		if line := progressLine(rundir.Metrics{Step: step, Steps: 1}, 200); !strings.HasPrefix(line, want) {
@@ -230,10 +230,10 @@ func TestProgressLineTakesAnyNumbers(t *testing.T) {
 	}
 }
 
-// TestConsoleProgressFollowsEveryLine holds that a run too short for the next tick shows how far it is, all the same.
+// TestConsoleProgressFollowsEveryLine: even a run that is too short for the next tick shows its progress.
 func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 	var screen bytes.Buffer
-	c, run, _ := testConsole(t, &screen, 0) // no terminal: its own ticks draw nothing
+	c, run, _ := testConsole(t, &screen, 0) // not a terminal, so its own ticks draw nothing
 	metrics := `{"step":32,"steps":64,"epoch":0,"loss":0.5,"samples_per_s":10}` + "\n"
 	if err := os.WriteFile(run.MetricsPath(), []byte(metrics), 0o600); err != nil {
 		t.Fatal(err)

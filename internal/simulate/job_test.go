@@ -17,7 +17,7 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// testEnv is a process with a screen of some columns; 0: a pipe.
+// testEnv returns the environment of a process on a screen with that many columns; 0: a pipe.
 func testEnv(screen io.Writer, columns int) Env {
 	lookup := func(string) (string, bool) { return "", false }
 	return Env{
@@ -26,7 +26,7 @@ func testEnv(screen io.Writer, columns int) Env {
 	}
 }
 
-// pretendRun is a run of simulate's whose copy of ddpbatch is another program: it ends at once, and asks to be started again.
+// pretendRun returns a run of simulate whose copy of ddpbatch is another program, which ends at once and asks to be started again.
 func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
@@ -41,7 +41,7 @@ func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	return run, job
 }
 
-// TestJobWithoutANodeLeftDoesNotBeginAgain: a job that was requeued, and finds no node to begin again on, is not said to begin again.
+// TestJobWithoutANodeLeftDoesNotBeginAgain: if a requeued job finds no node to begin on, no message says that it begins again.
 func TestJobWithoutANodeLeftDoesNotBeginAgain(t *testing.T) {
 	run, job := pretendRun(t)
 	if err := run.SetJobID("999999999"); err != nil {

@@ -16,14 +16,14 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// family leaves two processes behind in sessions of their own. One has neither cookie nor parent. The other still has its cookie, and a
+// family leaves two processes behind in their own sessions. One has neither a cookie nor a parent. The other still has its cookie, and a
 // child that has cleared its environment.
 const family = `(env -i setsid sh -c "trap '' TERM; echo \$\$; sleep 1000; :" &)
 setsid sh -c "trap '' TERM; env -i setsid sleep 1000 & echo \$\$; echo \$!; sleep 1000; :" & wait`
 
-// TestAdoptEndsWhatAgentsLeave: nothing that an agent has left behind outlives the attempt, and nobody else's processes end with it.
+// TestAdoptEndsWhatAgentsLeave: no process that an agent has left behind outlives the attempt, and no other processes end with it.
 func TestAdoptEndsWhatAgentsLeave(t *testing.T) {
-	before := exec.Command("sleep", "1000") // as of a wrapper that has executed this program
+	before := exec.Command("sleep", "1000") // a child of a wrapper that has executed this program
 	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := before.Start(); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestAdoptEndsWhatAgentsLeave(t *testing.T) {
 		}
 		left = append(left, pid)
 	}
-	other, err := proc.Start(exec.Command("sleep", "1000")) // somebody here waits for it
+	other, err := proc.Start(exec.Command("sleep", "1000")) // this process waits for it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func TestAdoptEndsWhatAgentsLeave(t *testing.T) {
 	swept := false
 	defer func() {
 		for _, pid := range left {
-			if !swept { // else their numbers may be others' by now
+			if !swept { // otherwise their numbers may have been reused
 				unix.Kill(pid, unix.SIGKILL)
 			}
 		}
 	}()
 	end()
 	swept = true
-	testkit.Within(t, testkit.Patience, func() { // they alone have the other end
+	testkit.Within(t, testkit.Patience, func() { // only they hold the other end
 		for lines.Scan() {
 			t.Errorf("it said %q", lines.Text())
 		}
