@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// TestDiffHasNoSecrets: in no form in which code and configuration hold them; and what is not a secret stays.
+// TestDiffHasNoSecrets: the diff has no secrets in any of the forms in which code and configuration hold them. What is not a secret stays.
 func TestDiffHasNoSecrets(t *testing.T) {
 	r := newRepository(t)
 	r.write("a.py", "x = 1\n", "excluded.env", "A=1\n")
@@ -49,7 +49,7 @@ func TestDiffHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestDiffIsBounded: in all, and in each of its lines.
+// TestDiffIsBounded: the diff is bounded as a whole, and in each of its lines.
 func TestDiffIsBounded(t *testing.T) {
 	r := newRepository(t)
 	r.write("a.txt", "1\n", "b.txt", "1\n")
@@ -81,7 +81,7 @@ func (r *brokenReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzBlankSecrets: it never fails, keeps the number of lines of a diff, and shows no value that is assigned.
+// FuzzBlankSecrets: blankSecrets never fails, keeps the number of lines of a diff, and hides the value that is assigned to a secret.
 func FuzzBlankSecrets(f *testing.F) {
 	f.Add("+a = 1\n-b\n")
 	f.Add(" 0000!  \"000000000000000000000000000000KEY=000000\n")
@@ -102,7 +102,7 @@ func FuzzBlankSecrets(f *testing.F) {
 	})
 }
 
-// TestLiveImports: what leads from an environment to the tree.
+// TestLiveImports checks what leads from an environment to the tree.
 func TestLiveImports(t *testing.T) {
 	r := newTree(t)
 	r.write("src/pkg/__init__.py", "", "job/job.toml", "", "run.py", "")

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// tree is a folder of a test's.
+// tree is a folder of a test.
 type tree struct {
 	testing.TB
 	dir string
@@ -29,7 +29,7 @@ func newTree(t testing.TB) tree {
 	return tree{t, dir}
 }
 
-// newRepository is a tree that git tracks; it has no commit yet.
+// newRepository returns a tree that git tracks, without a commit.
 func newRepository(t testing.TB) tree {
 	t.Helper()
 	r := newTree(t)
@@ -68,7 +68,7 @@ func (r tree) link(target, name string) {
 	r.must(os.Symlink(target, r.path(name)))
 }
 
-// environ is the test's, without what would make git on one machine another than on the next.
+// environ returns the environment of the test, without variables that make git differ between machines.
 func environ() []string {
 	kept := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
 	return append(kept, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
@@ -95,7 +95,7 @@ func (r tree) commit() string {
 	return r.git("rev-parse", "HEAD")
 }
 
-// request asks for a copy of the tree.
+// request returns a request for a copy of the tree.
 func (r tree) request(kind string) Request {
 	r.Helper()
 	c := DefaultConfig()
@@ -107,7 +107,7 @@ func (r tree) request(kind string) Request {
 	return Request{Config: c, WorkDir: r.dir, RunDir: r.path("runs"), GitPath: git, Environ: environ()}
 }
 
-// copied is what a copy is like.
+// copied is a finished copy.
 type copied struct {
 	tree
 	record Record
@@ -116,7 +116,7 @@ type copied struct {
 
 var testNames = Names{"code", "code.json", "code.diff"}
 
-// copies makes the copy.
+// copies makes the copy, and checks the record on disk.
 func (r tree) copies(request Request) copied {
 	r.Helper()
 	s, err := request.Select(r.Context())
@@ -138,7 +138,7 @@ func (r tree) copies(request Request) copied {
 	return copied{tree{r.TB, filepath.Join(dir, testNames.Code)}, record, string(diff)}
 }
 
-// holds holds what is in a copy: the files with their text, links with their targets.
+// holds checks what is in a copy: the files with their text, and the links with their targets.
 func (c copied) holds(want map[string]string) {
 	c.Helper()
 	got := map[string]string{}
@@ -180,7 +180,7 @@ func (c copied) holds(want map[string]string) {
 	}
 }
 
-// leftOut holds what the record names as left out: path and why by turns.
+// leftOut checks what the record names as left out: path and reason in turns.
 func (c copied) leftOut(want ...string) {
 	c.Helper()
 	var got []string
@@ -192,7 +192,7 @@ func (c copied) leftOut(want ...string) {
 	}
 }
 
-// refuses holds that a tree is not copied, and says why.
+// refuses checks that a tree is not copied, and that the error has these words.
 func (r tree) refuses(request Request, words ...string) {
 	r.Helper()
 	_, err := request.Select(r.Context())

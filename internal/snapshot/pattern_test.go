@@ -58,8 +58,8 @@ func TestMayHold(t *testing.T) {
 	}
 }
 
-// FuzzPattern: whatever is accepted never fails to match, a folder's match is that of all in it, and a folder of which mayHold says no
-// holds nothing that matches. Without ** and slashes a pattern is path.Match of the last name.
+// FuzzPattern: an accepted pattern never fails to match. If it matches a folder, it matches everything in the folder. If mayHold is false
+// for a folder, nothing in the folder matches. Without ** and slashes, a pattern matches as path.Match does on the last name.
 func FuzzPattern(f *testing.F) {
 	f.Add("*.yaml", "a/b.yaml")
 	f.Add("conf/**/x/", "conf/a/x/y")

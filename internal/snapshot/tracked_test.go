@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestGitCopiesWhatIsTracked: files as they lie there, with uncommitted changes; what is not tracked only where a pattern names it.
+// TestGitCopiesWhatIsTracked: tracked files are copied as they are on disk, with uncommitted changes. Other files are copied only if a
+// pattern names them.
 func TestGitCopiesWhatIsTracked(t *testing.T) {
 	r := newRepository(t)
 	odd := "odd \"name\"\twith\nall\xff"
@@ -23,14 +24,14 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 	r.link("/etc/passwd", "etc")
 	r.link("nowhere", "dangling")
 	r.link("..", "src/up")
-	r.link("src/up/..", "above") // which is src by its text, and the folder above the tree in truth
+	r.link("src/up/..", "above") // src by its text, but really the folder above the tree
 	commit := r.commit()
 	r.write("train.py", "2", "added.py", "2", "new.py", "2", "conf/a.yaml", "2", "conf/deep/b.yaml", "2", "x.log", "2", "ignored/c.yaml",
 		"2", "runs/d.yaml", "2")
 	r.git("add", "added.py")
 	r.must(os.Remove(r.path("gone.py")))
 	r.must(os.RemoveAll(r.path("became")))
-	r.must(os.Symlink("src", r.path("became"))) // through which became/file would be another file
+	r.must(os.Symlink("src", r.path("became"))) // through this link, became/file is another file
 	r.must(os.Remove(r.path("fifo")))
 	r.must(syscall.Mkfifo(r.path("fifo"), 0o600))
 	request := r.request(Git)
@@ -56,7 +57,7 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 	}
 }
 
-// TestGitBelowTheTop: the working directory is a folder of the work tree, reached through a link.
+// TestGitBelowTheTop: the working directory may be a folder of the work tree that is reached through a link.
 func TestGitBelowTheTop(t *testing.T) {
 	r := newRepository(t)
 	r.write("lib/a.py", "1", "jobs/x/job.toml", "1")
@@ -77,7 +78,7 @@ func TestGitBelowTheTop(t *testing.T) {
 	r.refuses(request, "git tracks no file in workdir, "+r.path("other"), "code.include")
 }
 
-// TestGitBeforeTheFirstCommit: there is no commit to compare with.
+// TestGitBeforeTheFirstCommit copies a repository that does not have a commit to compare with.
 func TestGitBeforeTheFirstCommit(t *testing.T) {
 	r := newRepository(t)
 	r.write("a.py", "1")
@@ -89,7 +90,7 @@ func TestGitBeforeTheFirstCommit(t *testing.T) {
 	}
 }
 
-// TestGitDuringAMerge: a file of which the index has three versions is copied once.
+// TestGitDuringAMerge: a file that has three versions in the index is copied once.
 func TestGitDuringAMerge(t *testing.T) {
 	r := newRepository(t)
 	r.write("a.py", "1\n", "b.py", "1\n")
@@ -111,7 +112,8 @@ func TestGitDuringAMerge(t *testing.T) {
 	}
 }
 
-// TestGitTakesSubmodules: what is tracked in them is in the copy, and in the diff; one that is not checked out is named.
+// TestGitTakesSubmodules: files that are tracked in submodules are in the copy and in the diff. A submodule that is not checked out is
+// named.
 func TestGitTakesSubmodules(t *testing.T) {
 	inner, middle, r := newRepository(t), newRepository(t), newRepository(t)
 	inner.write("deep.py", "1\n")
@@ -147,7 +149,7 @@ func TestGitTakesSubmodules(t *testing.T) {
 	c.leftOut("third/empty/", "code.exclude", "third/middle/", "code.exclude")
 }
 
-// TestGitRefuses: what git cannot do is told in its own words.
+// TestGitRefuses: if git cannot do something, the error has git's own words.
 func TestGitRefuses(t *testing.T) {
 	plain := newTree(t)
 	plain.write("a.py", "1")
@@ -174,7 +176,7 @@ func TestGitRefuses(t *testing.T) {
 	r.refuses(r.request(Git), "git says of", "index")
 }
 
-// TestGitOfAnotherUser: git's words about a repository that belongs to somebody else.
+// TestGitOfAnotherUser: the error has git's words about a repository that belongs to another user.
 func TestGitOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give a repository to another user")
@@ -187,8 +189,8 @@ func TestGitOfAnotherUser(t *testing.T) {
 	r.refuses(r.request(Git), "dubious ownership", "safe.directory")
 }
 
-// TestHostileRepositoryRunsNothing: whatever programs a repository's configuration and attributes name, none is started, and no variable of
-// the environment leads git elsewhere.
+// TestHostileRepositoryRunsNothing: no program that a repository's configuration or attributes name is started, and no environment variable
+// leads git elsewhere.
 func TestHostileRepositoryRunsNothing(t *testing.T) {
 	elsewhere, sub, r := newRepository(t), newRepository(t), newRepository(t)
 	elsewhere.write("other.py", "1")
@@ -218,7 +220,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 		}
 	}
 	r.write("a.py", "2\n", "b.bin", "2\n", "sub/s.py", "2\n", "new.py", "2\n", "sub/.gitattributes", "*.py filter=evil diff=evil\n")
-	r.must(os.RemoveAll(proof)) // of what the test's own calls of git have started
+	r.must(os.RemoveAll(proof)) // the test's own calls of git may have made it
 	request := r.request(Git)
 	request.Environ = append(request.Environ, "GIT_DIR="+elsewhere.path(".git"), "GIT_WORK_TREE="+elsewhere.dir,
 		"GIT_EXTERNAL_DIFF="+program,
@@ -248,7 +250,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	}
 }
 
-// TestHostileIndexLeadsNowhere: names that no work tree has.
+// TestHostileIndexLeadsNowhere uses names that no work tree can have.
 func TestHostileIndexLeadsNowhere(t *testing.T) {
 	r := newRepository(t)
 	r.write("aaaaaaaaa", "1")

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestCopyTakesAllCode: everything except what is not code.
+// TestCopyTakesAllCode: a copy has all files except those that are not code.
 func TestCopyTakesAllCode(t *testing.T) {
 	r := newTree(t)
 	r.write("a.py", "1", "sub/b.py", "1", "sub/__pycache__/b.pyc", "1", ".git/config", "1", "sub/.git", "gitdir: x", ".hidden", "1",
@@ -54,11 +54,12 @@ func TestCopyTakesAllCode(t *testing.T) {
 	}
 }
 
-// TestTreeTooLargeIsRefused: by sizes alone, which are those of files with nothing in them: a tree of 100 GB cannot have been read.
+// TestTreeTooLargeIsRefused: a tree is refused because of file sizes alone. The large file is sparse, and the tree was not read, because
+// reading 100 GB takes far too long.
 func TestTreeTooLargeIsRefused(t *testing.T) {
 	r := newRepository(t)
 	r.write("train.py", "1", "data/small", "1", "data/huge.bin", "")
-	r.git("add", "-A") // a large file would be read here
+	r.git("add", "-A") // git would read a large file here
 	r.must(os.Truncate(r.path("data/huge.bin"), 100<<30))
 	for _, kind := range []string{Git, Copy} {
 		r.refuses(r.request(kind), "more than 100 MiB", r.dir, "code.max_mb", "100 GiB in data/", "code.exclude")
@@ -74,7 +75,7 @@ func TestTreeTooLargeIsRefused(t *testing.T) {
 	r.copies(request)
 }
 
-// TestManyFilesAreNotLookedAt: a walk ends early also where it takes nothing of what it sees.
+// TestManyFilesAreNotLookedAt: a walk ends early even if it takes none of the files that it sees.
 func TestManyFilesAreNotLookedAt(t *testing.T) {
 	r := newRepository(t)
 	r.write("train.py", "1", "conf/a.yaml", "1")
@@ -95,7 +96,7 @@ func TestManyFilesAreNotLookedAt(t *testing.T) {
 	r.refuses(request, "looks at more than 100 files")
 }
 
-// TestUnreadableFolderIsNamed: what cannot be read is not silently left out.
+// TestUnreadableFolderIsNamed: a folder that cannot be read is an error, and is not silently left out.
 func TestUnreadableFolderIsNamed(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root reads every folder")
@@ -107,7 +108,7 @@ func TestUnreadableFolderIsNamed(t *testing.T) {
 	r.refuses(r.request(Copy), r.path("shut"), "permission denied", "code.exclude")
 }
 
-// TestWriteStops: with its context, and where the tree has changed since.
+// TestWriteStops: Write stops when its context ends, and if the tree has changed since the selection.
 func TestWriteStops(t *testing.T) {
 	r := newTree(t)
 	r.write("a.py", "1", "b.py", "1", "c.py", "1")
@@ -139,7 +140,7 @@ func TestWriteStops(t *testing.T) {
 	}
 }
 
-// TestRecordIsBounded: of many things that are left out the first are named, and all are counted.
+// TestRecordIsBounded: if many things are left out, only the first are named, and all are counted.
 func TestRecordIsBounded(t *testing.T) {
 	r := newTree(t)
 	r.write("a.py", "1")
