@@ -8,7 +8,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// asks makes the run's job ask for clusters.
+// asks makes the run's job request clusters.
 func (w *world) asks(clusters string) {
 	w.t.Helper()
 	spec := w.run.Spec()
@@ -16,7 +16,7 @@ func (w *world) asks(clusters string) {
 	w.Must(w.run.WriteSpec(spec))
 }
 
-// A job that begins where nobody has recorded it names its cluster where those who submit need the name.
+// If a job begins before it was recorded, NoteBegin records it. It also records the cluster if other commands need the name.
 func TestNoteBeginRecordsTheCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		asks, before, here, left string
@@ -44,7 +44,7 @@ func TestNoteBeginRecordsTheCluster(t *testing.T) {
 	}
 }
 
-// A job that nobody has recorded is looked for on each cluster that the run may be on.
+// A job that was not recorded is looked for on each cluster where the run may be.
 func TestNewestAsksTheClusters(t *testing.T) {
 	for name, test := range map[string]struct {
 		asks, recorded string
@@ -92,7 +92,7 @@ func TestNewestAsksTheClusters(t *testing.T) {
 	}
 }
 
-// Where one cluster does not answer, a job may be there.
+// If one cluster does not answer, Newest reports it in Asked, because a job may be there.
 func TestNewestNeedsEveryCluster(t *testing.T) {
 	w := newWorld(t)
 	w.asks("west,east")

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// world is a run, and a Slurm that a test plays.
+// world is a run and a simulated Slurm.
 type world struct {
 	*fakeslurm.Slurm
 	t   *testing.T
@@ -33,12 +33,12 @@ func (w *world) env() Env {
 	}
 }
 
-// list is a text's parts: "500 PENDING; 501 RUNNING".
+// list splits a text into its parts: "500 PENDING; 501 RUNNING".
 func list(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, "; "), func(part string) bool { return part == "" })
 }
 
-// note puts an event into the run's ledger: "submitting", "submitting element 1", "resume job 500", "begin 500" or "too-late 500".
+// note adds an event to the run's ledger: "submitting", "submitting element 1", "resume job 500", "begin 500" or "too-late 500".
 func (w *world) note(text string) {
 	w.t.Helper()
 	name, rest, _ := strings.Cut(text, " ")
@@ -58,7 +58,7 @@ func (w *world) note(text string) {
 	w.Must(w.run.Append(e))
 }
 
-// before is what a run has been through: events of its ledger, and "jobid 500" for the file.
+// before sets up the history of a run: the events in its ledger, and "jobid 500" for the file.
 func (w *world) before(texts string) {
 	w.t.Helper()
 	for _, text := range list(texts) {
@@ -70,7 +70,7 @@ func (w *world) before(texts string) {
 	}
 }
 
-// left are the events of a run's ledger, with their jobs or details, and the id in its file.
+// left returns the events in a run's ledger, with their jobs or details, and the job id in its file.
 func (w *world) left(run *rundir.Dir) string {
 	w.t.Helper()
 	history, err := run.Ledger()

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// describe says what is known of a submission.
+// describe lists what is known about a submission.
 func describe(s *Submission) string {
 	var said []string
 	if s.Open != nil {
@@ -82,7 +82,7 @@ func TestNewestKnowsWhatWasSubmitted(t *testing.T) {
 	}
 }
 
-// Jobs of other scripts do not belong to the run, and a run that was never submitted is not looked for.
+// Jobs of other scripts do not belong to the run. For a run that was never submitted to Slurm, Slurm is not asked.
 func TestNewestKnowsItsScript(t *testing.T) {
 	w := newWorld(t)
 	w.QueueOf(fakeslurm.Run(t, ""), "500 PENDING")
@@ -100,7 +100,7 @@ func TestNewestKnowsItsScript(t *testing.T) {
 	}
 }
 
-// A ledger that cannot be read keeps nobody from looking at the run, and everybody from submitting it.
+// If the ledger cannot be read, the run can still be looked at, but it cannot be submitted.
 func TestNewestReadsARunWithoutALedger(t *testing.T) {
 	w := newWorld(t)
 	w.Must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700))
@@ -115,7 +115,7 @@ func TestNewestReadsARunWithoutALedger(t *testing.T) {
 	}
 }
 
-// The caller's own jobs are not asked for where it is not known whose run it is.
+// If the owner of the run is unknown, Slurm is not asked for the caller's own jobs.
 func TestNewestNeedsTheOwnerOfTheRun(t *testing.T) {
 	w := newWorld(t)
 	s := &Submission{Run: w.run}

@@ -11,8 +11,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// TestPiecesAreTheWholeArray: every element is in one piece, at an index that the cluster takes, from the offset that its script is told;
-// there are as few pieces as there can be, and no more elements run at once than are wanted.
+// TestPiecesAreTheWholeArray: every element is in one piece, at an index that the cluster accepts, counted from the offset that the script
+// of the piece gets. There are as few pieces as possible, and no more elements run at the same time than wanted.
 func TestPiecesAreTheWholeArray(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, most := rapid.IntRange(1, 3000).Draw(t, "n"), rapid.IntRange(1, 1500).Draw(t, "most")
@@ -47,7 +47,7 @@ func TestPiecesAreTheWholeArray(t *testing.T) {
 	})
 }
 
-// TestPiecesOfSome: elements that are run again keep the index that they had.
+// TestPiecesOfSome: elements that run again keep their indices.
 func TestPiecesOfSome(t *testing.T) {
 	pieces, err := Pieces(slurm.Array{Indices: []int{1, 3, 9, 11}, Limit: 3}, 4)
 	if err != nil {

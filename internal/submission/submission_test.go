@@ -17,7 +17,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// code is the exit code that an error carries; 0: none of its own.
+// code returns the exit code that an error carries; 0: it carries none.
 func code(err error) int {
 	if coded, ok := errors.AsType[*exit.Error](err); ok {
 		return coded.Code
@@ -29,7 +29,7 @@ func TestNoteBeginRecordsTheJob(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  string
 		begins  string
-		code    int    // of the error; 0: there is none
+		code    int    // of the error; 0: no error
 		message string // of the error
 		left    string
 	}{
@@ -75,7 +75,7 @@ func TestNoteBeginRecordsTheJob(t *testing.T) {
 	}
 }
 
-// A lost job of one element is recorded in the ledger of that as well, once, whoever begins or looks first.
+// A lost job of one element is recorded in the ledger of that element as well, and only once, whichever process begins or looks first.
 func TestLostJobIsRecordedInItsElement(t *testing.T) {
 	w := newWorld(t)
 	w.before("submit job 12; jobid 12; submitting element 3")
@@ -101,9 +101,9 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 		sbatch  string       // shell lines
 		id      string
 		none    bool // nothing was submitted
-		lost    bool // the claim
+		lost    bool // the claim is lost
 		code    int
-		says    string // the error, or where there is none the log
+		says    string // in the error, or in the log if there is no error
 		left    string
 	}{
 		"taken": {sbatch: "echo 500; exit 0", id: "500", left: "submitting; submit job 500; jobid 500"},
@@ -162,7 +162,7 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 				fakeslurm.OtherClaimWords + "; to cancel it: scancel 500",
 			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
-		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
+		"the claim is lost meanwhile, refused": { // the other command reports what that means for the run
 			sbatch: "echo 'Invalid partition' >&2; exit 1", none: true, lost: true, code: exit.Usage,
 			says: "Invalid partition", left: "submitting",
 			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
@@ -206,7 +206,7 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-// What is kept from sbatch is told.
+// Submit reports the variables that it does not pass on to sbatch.
 func TestSubmitReportsWhatItDrops(t *testing.T) {
 	w := newWorld(t)
 	w.First("sbatch", "echo 500; exit 0")
@@ -246,7 +246,7 @@ func TestNotSubmitted(t *testing.T) {
 	}
 }
 
-// In a folder that others write to, with the sticky bit, they can take the names of links to runs. That stops no job.
+// In a folder that others can write to, with the sticky bit, other users can take the names of links to runs. That stops no job.
 func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	w := newWorld(t)
 	for _, id := range []string{"500", "501", "502"} {
@@ -257,14 +257,14 @@ func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	w.wantLeft(w.run, "submit job 500; jobid 500")
 	w.before("submitting")
 	w.Must(w.env().NoteBegin(w.run, "501"))
-	w.Must(w.env().NoteBegin(w.run, "502")) // by hand
+	w.Must(w.env().NoteBegin(w.run, "502")) // submitted by hand
 	w.wantLeft(w.run, "submit job 500; submitting; resume job 501; jobid 502")
 	if said := w.log.String(); strings.Count(said, "the run can only be found by its path, not by its job ID") != 3 {
 		t.Errorf("said %s", said)
 	}
 }
 
-// One process has the claim. If it was killed, that is reported, and so is a failure to release the claim.
+// Only one process has the claim. If that process was killed, this is reported, and so is a failure to release the claim.
 func TestClaimIsExclusive(t *testing.T) {
 	w := newWorld(t)
 	release, claim, err := w.env().Claim(w.run, "clean")
