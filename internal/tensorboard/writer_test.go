@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// field is one of a protobuf message.
+// field is a field of a protobuf message.
 type field struct {
 	number, kind int
-	value        uint64 // of numbers
-	text         []byte // of bytes
+	value        uint64 // for numbers
+	text         []byte // for bytes
 }
 
-// fields takes a message apart by protobuf's rules, and by nothing that the writer knows.
+// fields parses a message by protobuf's rules, and does not use the writer's code.
 func fields(t *testing.T, b []byte) []field {
 	t.Helper()
 	var all []field
@@ -51,7 +51,7 @@ func fields(t *testing.T, b []byte) []field {
 	return all
 }
 
-// records takes a file apart and checks its checksums.
+// records splits a file into its records, and checks their checksums.
 func records(t *testing.T, b []byte) [][]byte {
 	t.Helper()
 	unmask := func(b []byte) uint32 {
@@ -126,7 +126,7 @@ func TestEventsAreWhatTensorBoardReads(t *testing.T) {
 	}
 }
 
-// Google's own protobuf reads the events, by the messages' published field numbers.
+// Google's protobuf library reads the events, with the published field numbers of the messages.
 func TestEventsAreProtobuf(t *testing.T) {
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import google.protobuf").CombinedOutput(); err != nil {
 		t.Skipf("needs Python's protobuf: %v: %s", err, out)
