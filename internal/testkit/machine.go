@@ -103,8 +103,8 @@ func WithProgram(f func(program string) int) int {
 }
 
 // Lease holds a lease on the file at path, as Samba and the kernel's NFS server do for their clients (fcntl(2), F_SETLEASE). When another
-// process opens the file, the kernel sends SIGIO, and Lease releases the lease. If nobody opens it, the test fails. The signal belongs to
-// the process, so only one test may use it at a time.
+// process opens the file, the kernel sends SIGIO, and Lease releases the lease. If no process opens it, the test fails. The signal belongs
+// to the process, so only one test may use it at a time.
 func Lease(t testing.TB, path string) {
 	t.Helper()
 	LeaseUntil(t, path, func() error { return nil })

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestFreePorts: who knows the ports can listen on them, at one address or all, and nobody else holds them.
+// TestFreePorts: a program that knows the ports can listen on them, at one address or at all, and no other program gets them.
 func TestFreePorts(t *testing.T) {
 	first := testkit.FreePorts(t, 3)
 	for i, host := range []string{"127.0.0.1", "127.0.0.2", ""} {

@@ -12,10 +12,10 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// With this variable set, the tests below are victims, too.
+// If this variable is set, the tests below also act as victims.
 const isVictim = "DDPBATCH_TEST_TESTKIT_VICTIM"
 
-// TestKillEndsAVictimThatHangs: a victim that stops saving is waited for no longer than the context says, and is told how far it was.
+// TestKillEndsAVictimThatHangs: Kill waits for a victim that stops saving only as long as the context allows, and returns its last step.
 func TestKillEndsAVictimThatHangs(t *testing.T) {
 	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)
@@ -34,7 +34,7 @@ func TestKillEndsAVictimThatHangs(t *testing.T) {
 	}
 }
 
-// TestKillReportsAVictimThatEnds: what a victim says that ends before it is killed is told, and how far it was.
+// TestKillReportsAVictimThatEnds: if a victim ends before it is killed, Kill returns what it printed and its last step.
 func TestKillReportsAVictimThatEnds(t *testing.T) {
 	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)
@@ -47,8 +47,8 @@ func TestKillReportsAVictimThatEnds(t *testing.T) {
 	}
 }
 
-// TestKillReportsAVictimThatOthersKill: a victim that another kills, the kernel for want of memory perhaps, says nothing;
-// it is told all the same.
+// TestKillReportsAVictimThatOthersKill: a victim that another process kills, or the kernel because memory ran out, prints nothing. Kill
+// still reports it.
 func TestKillReportsAVictimThatOthersKill(t *testing.T) {
 	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)

@@ -13,8 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestAllSystemsBehaveAsTheOS holds the implementations to the same behavior: the operating
-// system's is the reference.
+// TestAllSystemsBehaveAsTheOS checks that all implementations behave like the operating system's file system, which is the reference.
 func TestAllSystemsBehaveAsTheOS(t *testing.T) {
 	t.Parallel()
 	systems := map[string]func(*testing.T) (vfs.FS, string){
@@ -25,7 +24,7 @@ func TestAllSystemsBehaveAsTheOS(t *testing.T) {
 		"held view": func(t *testing.T) (vfs.FS, string) {
 			m, dir := memDir(t)
 			v := vfstest.NewView(m, 1)
-			v.Hold() // a client knows what it changes itself
+			v.Hold() // a client knows the changes that it makes itself
 			return v, dir
 		},
 	}
@@ -111,7 +110,7 @@ func folders(t *testing.T, fsys vfs.FS, at func(string) string) {
 	must(t, fsys.Rename(at("a"), at("a")))
 }
 
-// readEnds checks what ReadAt says at and behind the end of a file of 5 bytes.
+// readEnds checks what ReadAt returns at and beyond the end of a file of 5 bytes.
 func readEnds(t *testing.T, fsys vfs.FS, path string) {
 	f, err := fsys.Open(path)
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// crashed is m after a power cut that keeps nothing, or everything, that was not synced.
+// crashed returns m after a power cut that keeps nothing, or everything, that was not synced.
 func crashed(m *vfstest.Mem, percent int) *vfstest.Mem {
 	return m.CrashClone(percent, rand.New(rand.NewPCG(1, 2)))
 }
@@ -24,8 +24,8 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 		name string
 		do   func(t *testing.T, m *vfstest.Mem)
 		path string
-		want string // "-": not there
-		all  string // what a crash leaves that happens to keep everything
+		want string // "-": the file does not exist
+		all  string // content after a crash that happens to keep everything
 	}{
 		{"file and folder synced", func(t *testing.T, m *vfstest.Mem) {
 			write(t, m, "/d/a", "one")
@@ -109,8 +109,7 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 	}
 }
 
-// TestCrashTearsFiles checks that a part is kept block by block, and that one seed gives one
-// outcome.
+// TestCrashTearsFiles: part of a file may survive, in whole blocks, and the same seed gives the same result.
 func TestCrashTearsFiles(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
@@ -148,8 +147,8 @@ func content(t *testing.T, fsys vfs.FS, path string) string {
 	return read(t, fsys, path)
 }
 
-// TestCrashNeverLosesAFolder renames durable folders in every order among a few names of two
-// parents, and checks that each is in exactly one place afterwards, with what it held.
+// TestCrashNeverLosesAFolder renames durable folders in every order among a few names of two parents. Afterwards each folder is in exactly
+// one place, with its content.
 func TestCrashNeverLosesAFolder(t *testing.T) {
 	t.Parallel()
 	moved := 0
@@ -172,7 +171,7 @@ func TestCrashNeverLosesAFolder(t *testing.T) {
 			must(t, m.SyncDir(dir))
 		}
 		for range 8 {
-			_ = m.Rename(names[rng.IntN(len(names))], names[rng.IntN(len(names))]) // taken names refuse
+			_ = m.Rename(names[rng.IntN(len(names))], names[rng.IntN(len(names))]) // a name that exists is refused
 			if rng.IntN(4) == 0 {
 				must(t, m.SyncDir([]string{"/p", "/q"}[rng.IntN(2)]))
 			}

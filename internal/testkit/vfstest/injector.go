@@ -138,7 +138,7 @@ func (in *Injector) Open(name string) (f vfs.File, err error) {
 	return in.opened(f, err, name, false)
 }
 
-// opened wraps a file, or closes the handle of one whose opening must look like a failure.
+// opened wraps a file, or closes the handle of a file whose opening must look like a failure.
 func (in *Injector) opened(f vfs.File, err error, name string, writable bool) (vfs.File, error) {
 	if err == nil {
 		return &injectedFile{in: in, file: f, name: name, writable: writable}, nil

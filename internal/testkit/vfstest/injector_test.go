@@ -123,7 +123,7 @@ func TestInjectorWritesShort(t *testing.T) {
 	}
 }
 
-// TestInjectorClosesBeneath: a close that fails still gives the handle back.
+// TestInjectorClosesBeneath: a close that fails still closes the underlying handle.
 func TestInjectorClosesBeneath(t *testing.T) {
 	t.Parallel()
 	in := vfstest.NewInjector(vfstest.NewMem(), vfstest.FailAt(2, syscall.EDQUOT))
@@ -134,7 +134,7 @@ func TestInjectorClosesBeneath(t *testing.T) {
 	wantErr(t, "write after close", err, fs.ErrClosed)
 }
 
-// TestInjectorAnswersFalsely: with AfterErr each operation happens, and answers the error.
+// TestInjectorAnswersFalsely: with AfterErr, each operation happens and still returns the error.
 func TestInjectorAnswersFalsely(t *testing.T) {
 	t.Parallel()
 	for k, line := range sessionLog {
@@ -146,7 +146,7 @@ func TestInjectorAnswersFalsely(t *testing.T) {
 			return vfstest.Fault{}
 		})
 		wantErr(t, line, session(in), syscall.EIO)
-		want := vfstest.NewMem() // where as many operations went through
+		want := vfstest.NewMem() // a file system in which the same number of operations passed
 		if err := session(vfstest.NewInjector(want, vfstest.CrashAfter(k+1))); err != nil {
 			wantErr(t, line, err, vfstest.ErrCrashed)
 		}
@@ -160,8 +160,7 @@ func TestInjectorAnswersFalsely(t *testing.T) {
 	}
 }
 
-// TestInjectorHoldsUpAnOperation: an operation that is held up has not happened, others go on, and it goes
-// through once it is let go.
+// TestInjectorHoldsUpAnOperation: an operation that waits has not happened, and others continue. It happens once it may go on.
 func TestInjectorHoldsUpAnOperation(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
@@ -184,8 +183,8 @@ func TestInjectorHoldsUpAnOperation(t *testing.T) {
 	must(t, err)
 }
 
-// TestInjectorCountsOperationsWithin: a private folder behind an injector is one of the file system beneath, and its
-// operations count with the others.
+// TestInjectorCountsOperationsWithin: a private folder behind an Injector belongs to the file system beneath, and its operations count with
+// the others.
 func TestInjectorCountsOperationsWithin(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "dir")

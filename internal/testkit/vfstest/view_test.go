@@ -16,7 +16,7 @@ func twoClients(t *testing.T) (m *vfstest.Mem, a, b *vfstest.View) {
 	return m, vfstest.NewView(m, 1), vfstest.NewView(m, 2)
 }
 
-// TestHeldViewAnswersFromItsCache checks what a client with a stale cache answers, and that Refresh ends it.
+// TestHeldViewAnswersFromItsCache checks what a client with a stale cache returns, and that Refresh ends this.
 func TestHeldViewAnswersFromItsCache(t *testing.T) {
 	t.Parallel()
 	_, a, b := twoClients(t)
@@ -46,7 +46,7 @@ func TestHeldViewAnswersFromItsCache(t *testing.T) {
 	_, err = b.Create("/d/new")
 	wantErr(t, "O_EXCL is the server's to judge", err, fs.ErrExist)
 	wantErr(t, "so is mkdir", b.Mkdir("/d/dir"), fs.ErrExist)
-	write(t, b, "/d/dir/x", "x") // now the client has heard of it
+	write(t, b, "/d/dir/x", "x") // now the client knows the directory
 	must(t, b.Remove("/d/dir/x"))
 
 	b.Refresh()
@@ -58,7 +58,7 @@ func TestHeldViewAnswersFromItsCache(t *testing.T) {
 	}
 }
 
-// TestViewShowsDataAfterClose: data shows to others after the writer's close and their own open.
+// TestViewShowsDataAfterClose: other clients see data only after the writer has closed the file and they have opened it.
 func TestViewShowsDataAfterClose(t *testing.T) {
 	t.Parallel()
 	_, a, b := twoClients(t)
@@ -87,7 +87,7 @@ func TestViewShowsDataAfterClose(t *testing.T) {
 	wantErr(t, "write after close", err, fs.ErrClosed)
 }
 
-// TestViewLosesRepliesAndNoOperations: what answers an error has happened all the same, and some replies come.
+// TestViewLosesRepliesAndNoOperations: an operation that returned an error has still happened, and some replies arrive.
 func TestViewLosesRepliesAndNoOperations(t *testing.T) {
 	t.Parallel()
 	m, a, _ := twoClients(t)
@@ -114,7 +114,7 @@ func TestViewLosesRepliesAndNoOperations(t *testing.T) {
 	}
 }
 
-// TestViewReportsAFullDiskAtClose: what did not fit shows at the close at the latest.
+// TestViewReportsAFullDiskAtClose: a write that did not fit fails at the close at the latest.
 func TestViewReportsAFullDiskAtClose(t *testing.T) {
 	t.Parallel()
 	m, a, _ := twoClients(t)
@@ -122,6 +122,6 @@ func TestViewReportsAFullDiskAtClose(t *testing.T) {
 	f, err := a.Create("/d/a")
 	must(t, err)
 	_, err = io.WriteString(f, "hello")
-	must(t, err) // into the client's cache
+	must(t, err) // the data goes into the client's cache
 	wantErr(t, "close of what did not fit", f.Close(), syscall.ENOSPC)
 }
