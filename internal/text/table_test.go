@@ -53,7 +53,7 @@ func TestTableColoursStates(t *testing.T) {
 	if err := table.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// columns stand below each other, as the colors take no place on the screen
+	// the columns are aligned, because the colors take no space on the screen
 	want := "\x1b[1mSTATE\x1b[0m      \x1b[1mLOSS\x1b[0m\n\x1b[31mFAILED\x1b[0m     1\n\x1b[32mCOMPLETED\x1b[0m  " +
 		"2\n\x1b[36mSIGNALING\x1b[0m  3\n"
 	if out.String() != want {

@@ -13,7 +13,7 @@ func TestQuotedShortensTheMiddle(t *testing.T) {
 		"12345678":       `"12345678"`,
 		"1234567890":     `"123456 ... 1 byte ... 890"`,
 		"123456xxxxx890": `"123456 ... 5 bytes ... 890"`,
-		// in whole characters:
+		// only whole characters are kept:
 		"ééééééé": `"ééé ... 6 bytes ... é"`,
 		"aéééééé": `"aéé ... 6 bytes ... é"`,
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff": `"\xff\xff\xff\xff\xff\xff ... 1 byte ... \xff\xff\xff"`,
