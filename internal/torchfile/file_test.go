@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/testkit/torch"
 )
 
-// saved is a program that saves what a training program does, and prints what a reader is to find, as PyTorch itself says it: of each
-// tensor its type, shape and bytes in order.
+// saved is a program that saves what a training program saves. It prints what a reader must find, according to PyTorch itself: the type,
+// shape and bytes of each tensor, in order.
 const saved = `
 import json, sys, torch
 torch.manual_seed(0)
@@ -101,7 +101,7 @@ func hex(b []byte) string {
 	return s.String()
 }
 
-// archive is a file of torch.save with these members.
+// archive writes a file of torch.save with these members.
 func archive(t testing.TB, members map[string]string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.pt")
@@ -125,7 +125,7 @@ func archive(t testing.TB, members map[string]string) string {
 	return path
 }
 
-// pickled is a tensor of float32 in a pickle: its storage's key, and offset, size and stride as opcodes.
+// pickled returns a float32 tensor in a pickle. It gets the key of the tensor's storage, and offset, size and stride as opcodes.
 func pickled(key, rest string) string {
 	return "\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\nX" +
 		string([]byte{byte(len(key)), 0, 0, 0}) + key + "X\x03\x00\x00\x00cpuK\x02tQ" + rest + "\x89}tR."
@@ -175,7 +175,7 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "x.pt")
-	if err := os.WriteFile(path, []byte("\x80\x02}q\x00."), 0o600); err != nil { // as before PyTorch 1.6
+	if err := os.WriteFile(path, []byte("\x80\x02}q\x00."), 0o600); err != nil { // as written before PyTorch 1.6
 		t.Fatal(err)
 	}
 	if _, err := Open(path); !errors.Is(err, ErrNotTorch) {
