@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRunGivesTheWorkersCommand: what a worker executes.
+// TestRunGivesTheWorkersCommand checks which command a worker executes.
 func TestRunGivesTheWorkersCommand(t *testing.T) {
 	for line, want := range map[string]string{
 		"train.py --lr 1":              "python3 -u train.py --lr 1",
@@ -14,7 +14,7 @@ func TestRunGivesTheWorkersCommand(t *testing.T) {
 		"--no-python train.py -m":      "train.py -m",
 		"--no-python -- sh -c x":       "sh -c x",
 		"-m pkg.mod a":                 "python3 -u -m pkg.mod a",
-		"-m -- pkg.mod a":              "python3 -u -m pkg.mod a", // as torchrun, to which -- ends the flags and no more
+		"-m -- pkg.mod a":              "python3 -u -m pkg.mod a", // as in torchrun, where -- only ends the flags
 		"--pass-local-rank train.py a": "python3 -u train.py --local-rank=${local_rank} a",
 		"--use-env train.py a":         "python3 -u train.py a",
 		"-m --pass-local-rank mod a":   "python3 -u -m mod --local-rank=${local_rank} a",
@@ -79,7 +79,7 @@ func TestRunsPython(t *testing.T) {
 		{false, []string{"sh", "-c", "echo $RANK"}},
 		{false, []string{"python3-config", "--libs"}},
 		{false, []string{"apptainer", "exec", "mpi.sif", "./train"}},
-		// a script that a program behind a wrapper reads
+		// the script is an argument of a program behind a wrapper
 		{false, []string{"numactl", "./train", "--config", "conf.py"}},
 		{false, []string{"numactl", "--membind", "0", "./train", "5", "conf.py"}},
 		{false, []string{"timeout", "60", "./train", "--script", "x.py"}},
@@ -87,7 +87,7 @@ func TestRunsPython(t *testing.T) {
 		{false, []string{"bash", "-c", "module load cuda && exec ./train $OPTIONS x.py"}},
 		{false, []string{"env", "A=1", "bash", "-c", "cp x.py /tmp; ./train"}},
 		{false, []string{"apptainer", "exec", "mpi.sif", "./train", "x.py"}},
-		// what starts ranks itself serves their store itself
+		// a program that starts ranks itself also serves their store itself
 		{false, []string{"torchrun", "train.py"}},
 		{false, []string{"python3", "-m", "torch.distributed.run", "train.py"}},
 		{false, []string{"python3", "-u", "-m", "torch.distributed.launch", "train.py"}},

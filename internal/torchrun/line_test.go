@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// variables are an environment.
+// variables is an environment.
 type variables map[string]string
 
 func (v variables) lookup(name string) (string, bool) {
@@ -24,12 +24,12 @@ func (v variables) lookup(name string) (string, bool) {
 // noEnviron is an empty environment.
 func noEnviron(string) (string, bool) { return "", false }
 
-// oneVariable is an environment of one variable.
+// oneVariable is an environment with one variable.
 func oneVariable(name, value string) func(string) (string, bool) {
 	return variables{name: value}.lookup
 }
 
-// refusal parses a line that must be refused as misuse, and returns what it says.
+// refusal parses a line that must be a usage error, and returns the error's text.
 func refusal(t *testing.T, lookup func(string) (string, bool), words ...string) string {
 	t.Helper()
 	_, help, err := Parse(words, lookup)
@@ -40,7 +40,7 @@ func refusal(t *testing.T, lookup func(string) (string, bool), words ...string) 
 	return err.Error()
 }
 
-// TestRunLineIsPartedAsByArgparse holds how a line is parted against what argparse does with torchrun's flags.
+// TestRunLineIsPartedAsByArgparse compares how a line is parsed with what argparse does with torchrun's flags.
 func TestRunLineIsPartedAsByArgparse(t *testing.T) {
 	for line, want := range map[string]string{
 		"train.py -r 3":                            " | train.py -r 3",
@@ -51,10 +51,10 @@ func TestRunLineIsPartedAsByArgparse(t *testing.T) {
 		"-mr 3 x":                                  "module=1 redirects=3 | x",
 		"--nproc_per_node=gpu x":                   "nproc-per-node=gpu | x",
 		"--nproc-per_node 4 x":                     "nproc-per-node=4 | x",
-		"--nproc 4 --stand x":                      "nproc-per-node=4 standalone=1 | x", // cut short
-		"--max-restarts 1 --max_restarts 1 x":      "max-restarts=1 max-restarts=1 | x", // twice, but the same
+		"--nproc 4 --stand x":                      "nproc-per-node=4 standalone=1 | x", // abbreviated
+		"--max-restarts 1 --max_restarts 1 x":      "max-restarts=1 max-restarts=1 | x", // twice, with the same value
 		"--local-ranks-filter= --rdzv_endpoint= x": "local-ranks-filter= rdzv-endpoint= | x",
-		"--logdir a x":                             "log-dir=a | x", // of torch.distributed.launch before 1.9
+		"--logdir a x":                             "log-dir=a | x", // a flag of torch.distributed.launch before 1.9
 		"--rdzv-conf a=b,c=d x":                    "rdzv-conf=a=b,c=d | x",
 		"--node-rank 0 -- sh -c x -- y":            "node-rank=0 -- sh -c x -- y",
 		"--no-python -- -h":                        "no-python=1 -- -h",
@@ -87,7 +87,7 @@ func TestRunLineIsPartedAsByArgparse(t *testing.T) {
 	}
 }
 
-// TestRunLineNamesWhatIsMistyped: what is mistyped is named, with what was meant where that can be told.
+// TestRunLineNamesWhatIsMistyped: an error names what is mistyped, and what was probably meant if that is clear.
 func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 	for line, want := range map[string]string{
 		"--nnodez 2 x":                   "no flag --nnodez; did you mean --nnodes?",
@@ -104,7 +104,7 @@ func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 		"-r= x":                          "-r needs a value: MODE",
 		"-r":                             "-r needs a value: MODE",
 		"--no x":                         "--no may mean --node-rank or --no-python; write it whole",
-		"--ta x":                         "no flag --ta", // of ddpbatch's own flags none can be cut short
+		"--ta x":                         "no flag --ta", // ddpbatch's own flags cannot be abbreviated
 		"--torch x":                      "no flag --torch",
 		"--standalone=1 x":               `--standalone does not take a value, but has "1"`,
 		"--role --tee 3 x":               "--role needs a value: NAME; for a value that begins with a dash, write --role=VALUE",
@@ -113,7 +113,7 @@ func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 		"--role=-x --role=y x":           `--role is given twice, as "-x" and as "y"`,
 		"--log-dir a --logdir b x":       `--logdir is given twice, as "a" and as "b"`,
 		"-logdir a x":                    "-logdir has one dash; write --logdir",
-		"--logd a x":                     "no flag --logd;", // not cut short
+		"--logd a x":                     "no flag --logd;", // this flag cannot be abbreviated
 		"-t 3 --tee 1 x":                 `--tee is given twice, as "3" and as "1"`,
 		"--nproc-per-node 2 --nproc 3 x": `--nproc is given twice, as "2" and as "3"`,
 	} {
@@ -123,7 +123,7 @@ func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 	}
 }
 
-// samples are values of every flag that takes one: those that are taken, and those that are not.
+// samples has values for every flag that takes one: some that are accepted, and some that are not.
 var samples = map[string]struct{ good, bad []string }{
 	"nproc-per-node": {[]string{"1", "64", "gpu", "cpu", "auto"},
 		[]string{"0", "-1", "1.5", "two", "gpus", "99999999999999999999"}},
@@ -152,7 +152,7 @@ var samples = map[string]struct{ good, bad []string }{
 	"tee":                      {[]string{"0", "3", "0:1,1:2"}, []string{"4", "33", "0:1;1:2"}},
 	"local-ranks-filter":       {[]string{"0", "0,2,4-7"}, []string{"-1", "x", "0,", "3-1", "0-", "9999999"}},
 	"ranks-filter":             {[]string{"0", "1000,4-7"}, []string{"-1", "x", "0,,1", "1048576"}},
-	"duplicate-stdout-filters": {[]string{"loss", "a,,b,c"}, nil}, // every text is one
+	"duplicate-stdout-filters": {[]string{"loss", "a,,b,c"}, nil}, // every text is valid
 	"duplicate-stderr-filters": {[]string{"Error"}, nil},
 	"prefix":                   {[]string{"[${host} ${rank}]: "}, []string{"a\nb", "${hots}"}},
 	"max-restarts":             {[]string{"0", "3"}, []string{"-1", "x", "1.5", "1048577"}},
@@ -165,8 +165,7 @@ var samples = map[string]struct{ good, bad []string }{
 	"logs-specs":               {[]string{"default"}, []string{"a\x01"}},
 }
 
-// TestMisusedFlagsAreRefused tries every flag there is: without a value, with values that it does not take, twice, and in
-// torchrun's variable.
+// TestMisusedFlagsAreRefused tries every flag without a value, with values that it does not accept, twice, and in torchrun's variable.
 func TestMisusedFlagsAreRefused(t *testing.T) {
 	for _, f := range Flags {
 		long, underscores := "--"+f.Name, "--"+strings.ReplaceAll(f.Name, "-", "_")
@@ -200,7 +199,7 @@ func TestMisusedFlagsAreRefused(t *testing.T) {
 			checkTaken(t, f, underscores, noEnviron, underscores, value, "x")
 			if f.variable() != "" {
 				checkTaken(t, f, f.variable(), oneVariable(f.variable(), value), "x")
-				// the command line wins, and what the variable says is then not looked at
+				// the command line wins, and the variable's value is ignored
 				checkTaken(t, f, long, oneVariable(f.variable(), append(s.bad, "-")[0]), long+"="+value, "x")
 			}
 		}
@@ -225,7 +224,7 @@ func checkTaken(t *testing.T, f *Flag, how string, lookup func(string) (string, 
 	}
 }
 
-// TestContradictingFlagsAreRefused: pairs of which both cannot be meant.
+// TestContradictingFlagsAreRefused tries pairs of flags that cannot both be meant.
 func TestContradictingFlagsAreRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"-m --no-python x":                           "-m and --no-python contradict each other",
@@ -254,7 +253,7 @@ func TestContradictingFlagsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSecondShutdownVariableIsAskedLast: torchrun has a second variable for it, which is asked last.
+// TestSecondShutdownVariableIsAskedLast: torchrun has a second variable for the shutdown timeout, which is read last.
 func TestSecondShutdownVariableIsAskedLast(t *testing.T) {
 	both := variables{"PET_SHUTDOWN_TIMEOUT": "5", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "7"}.lookup
 	for _, row := range []struct {
@@ -273,7 +272,7 @@ func TestSecondShutdownVariableIsAskedLast(t *testing.T) {
 	checkRefusal(t, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", oneVariable("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "soon"), "x")
 }
 
-// TestSwitchVariablesAreNumbers: torchrun reads them as numbers.
+// TestSwitchVariablesAreNumbers: torchrun reads the variables of switches as numbers.
 func TestSwitchVariablesAreNumbers(t *testing.T) {
 	for value, want := range map[string]bool{"1": true, "2": true, "0": false, "": false} {
 		o, _, err := Parse([]string{"x"}, oneVariable("PET_STANDALONE", value))
@@ -300,7 +299,7 @@ func TestFlagValuesAreRead(t *testing.T) {
 	}
 }
 
-// TestRunLineNeverGuesses: whatever the words, they are taken as they are or refused as misuse; none of the command's is lost.
+// TestRunLineNeverGuesses: whatever the words are, they are either taken as they are or are a usage error. No word of the command is lost.
 func TestRunLineNeverGuesses(t *testing.T) {
 	word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 		"--nnodes", "2", "-r", "-r3", "--tee=0:1", "-m", "--", "--standalone", "-mt", "--role", "x", "", "-", "--no", "-=", "--=",

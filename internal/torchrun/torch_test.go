@@ -12,7 +12,7 @@ import (
 	streams "ddpbatch/mpi/launch/output"
 )
 
-// torchLine is what torchrun makes of a command line.
+// torchLine is what torchrun reads from a command line.
 type torchLine struct {
 	Error      string
 	Min, Max   int
@@ -24,14 +24,14 @@ type torchLine struct {
 	Restarts   int
 	Role       string
 	LogDir     string
-	Redirects  map[int]int // of local ranks 0 to 9
+	Redirects  map[int]int // for local ranks 0 to 9
 	Tee        map[int]int
 	Standalone bool
 	NodeRank   int
 	Command    []string
 }
 
-// askTorchrun prints, as JSON, what torchrun's own parser makes of command lines, which stand in JSON in its argument.
+// askTorchrun prints, as JSON, what torchrun's own parser reads from command lines. The lines are in its argument, in JSON.
 const askTorchrun = `
 import argparse, io, contextlib, json, os, sys
 from torch.distributed import run
@@ -63,13 +63,13 @@ for case in json.loads(sys.argv[1]):
 print(json.dumps(rows))
 `
 
-// ours is the same of run.
+// torchLine returns what our parser read, in the same form.
 func (o *Options) torchLine(environ variables) torchLine {
 	command, err := o.Argv(environ["PYTHON_EXEC"])
 	if err != nil {
 		return torchLine{Error: err.Error()}
 	}
-	if o.RunPath { // there a function does it
+	if o.RunPath { // torchrun calls a function there
 		command = append([]string{"run_path"}, command[4:]...)
 	}
 	nodes := o.Nodes
@@ -85,7 +85,7 @@ func (o *Options) torchLine(environ variables) torchLine {
 		Restarts: o.MaxRestarts, Role: o.Role, LogDir: o.LogDir,
 		Redirects: modes(o.Output.Redirects), Tee: modes(o.Output.Tees), Standalone: o.Standalone, NodeRank: o.NodeRank, Command: command,
 	}
-	// what torchrun writes where nothing is said
+	// torchrun's defaults
 	if line.Backend == "" {
 		line.Backend = Static
 	}
@@ -104,7 +104,7 @@ func (o *Options) torchLine(environ variables) torchLine {
 	return line
 }
 
-// confText is --rdzv-conf as torchrun's parser leaves it, of the keys that the test uses.
+// confText returns --rdzv-conf as torchrun's parser leaves it, with the keys that the test uses.
 func (o *Options) confText() map[string]string {
 	conf := map[string]string{}
 	if o.Rendezvous.Conf.JoinTimeout > 0 {
@@ -130,7 +130,7 @@ func modes(m streams.Map) map[int]int {
 	return all
 }
 
-// torchCase is one command line, in the spelling that torchrun 1.13 knows: underscores.
+// torchCase is one command line, spelled with underscores as in torchrun 1.13.
 type torchCase struct {
 	Line  string
 	Words []string
@@ -144,7 +144,7 @@ func TestOurParserAgreesWithTorchruns(t *testing.T) {
 		{Line: "train.py --nnodes 3 -m x"},
 		{Line: "--nproc_per_node 4 train.py --lr 0.1"},
 		{Line: "--nproc_per_node=4 --nnodes=2 --node_rank=1 --master_addr=n1 --master_port=1234 train.py a b"},
-		{Line: "--nproc 4 --node 1 --nno 2 train.py"}, // cut short
+		{Line: "--nproc 4 --node 1 --nno 2 train.py"}, // abbreviated
 		{Line: "--nnodes 1:4 --rdzv_backend c10d --rdzv_endpoint n1:29400 --rdzv_id 7 train.py"},
 		{Line: "--nnodes 2:2 --rdzv_backend c10d --rdzv_endpoint n1 train.py"},
 		{Line: "--rdzv_endpoint n1:29400 train.py"},
@@ -209,7 +209,7 @@ func TestOurParserAgreesWithTorchruns(t *testing.T) {
 	for i := range cases {
 		cases[i].Words = strings.Fields(cases[i].Line)
 		if cases[i].Env["PYTHON_EXEC"] == "" {
-			// torchrun would write its own interpreter's path
+			// without this, torchrun would use the path of its own interpreter
 			env := map[string]string{"PYTHON_EXEC": "python3"}
 			maps.Copy(env, cases[i].Env)
 			cases[i].Env = env
