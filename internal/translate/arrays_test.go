@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/jobfile"
 )
 
-// Each rank gets the words that the script gives its command, and what sets them runs once.
+// Each rank gets the words that the script gives its command, and the commands that set them run once.
 func TestRanksGetArraysAsTheScriptHasThem(t *testing.T) {
 	needsBash(t)
 	folder := t.TempDir()

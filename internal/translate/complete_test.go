@@ -7,7 +7,7 @@ import (
 	"ddpbatch/internal/jobfile"
 )
 
-// TestNothingIsDroppedWithoutAWord: a comment describes what is not translated of a script; what ranks need is translated.
+// TestNothingIsDroppedWithoutAWord: what ranks need is translated. A comment describes the parts of a script that are not translated.
 func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string

@@ -8,11 +8,11 @@ import (
 	"ddpbatch/internal/jobfile"
 )
 
-// TestComponentsComeOut: what a script asks for its components a job file asks for, too, or says that it does not.
+// TestComponentsComeOut: the job file requests what a script requests for its components, or says that it does not.
 func TestComponentsComeOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		head, launch string
-		counts       []int // ranks of each node
+		counts       []int // ranks on each node
 		mode         string
 		says         []string
 	}{

@@ -8,7 +8,8 @@ import (
 	"ddpbatch/internal/jobfile"
 )
 
-// What ranks run in, by reading srun(1), Pyxis's README and the manual of apptainer exec.
+// TestContainersComeOut checks the container of the ranks. The expected values follow srun(1), Pyxis's README and the manual of apptainer
+// exec.
 func TestContainersComeOut(t *testing.T) {
 	for line, want := range map[string]container.Config{
 		"srun -N2 --container-image=/images/t.sqsh python a.py": {Runtime: "enroot", Image: "/images/t.sqsh"},
@@ -22,9 +23,9 @@ func TestContainersComeOut(t *testing.T) {
 			Mounts: []string{"/d"}},
 		"APPTAINER_BIND=/a,/b:/c apptainer exec t.sif python a.py": {Runtime: "apptainer", Image: "/base/t.sif",
 			Mounts: []string{"/a", "/b:/c"}},
-		"apptainer exec -B data:/data t.sif python a.py":   {}, // relative to wherever the rank is
+		"apptainer exec -B data:/data t.sif python a.py":   {}, // relative to the rank's working directory
 		"apptainer exec --overlay o.img t.sif python a.py": {},
-		"apptainer run t.sif a.py":                         {}, // what the image's own script does with it
+		"apptainer run t.sif a.py":                         {}, // the image's own script decides what to do with it
 		"apptainer exec $IMAGE python a.py":                {},
 		"python a.py":                                      {},
 	} {

@@ -18,10 +18,10 @@ import (
 	"ddpbatch/templates"
 )
 
-// update writes what comes out; whoever uses it reads every line of the difference.
+// update writes the translations anew. Read every line of the difference after using it.
 var update = flag.Bool("update", false, "write testdata/*.toml anew")
 
-// scripts are the names of testdata/*.sbatch.
+// scripts returns the names of testdata/*.sbatch.
 func scripts(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.sbatch"))
@@ -40,7 +40,7 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// translated is what a script comes to, and the job that this is.
+// translated returns the translation of a script, and its job.
 func translated(t testing.TB, file string) (string, *jobfile.Job) {
 	t.Helper()
 	name := filepath.Base(file)
@@ -70,13 +70,13 @@ func TestScriptsComeOutAsTheseJobFiles(t *testing.T) {
 	}
 }
 
-// asked is what options ask of Slurm, worked out here by sbatch(1) alone.
+// asked is what options request from Slurm. It is worked out here from sbatch(1) alone.
 type asked struct {
-	nodes, cores, gpus string // cores and GPUs of a node, these with their type
+	nodes, cores, gpus string // cores and GPUs of a node, the GPUs with their type
 	others             map[string]string
 }
 
-// notCompared are options that ddpbatch sets itself, or counts in another way.
+// notCompared are options that ddpbatch sets itself, or counts in a different way.
 var notCompared = strings.Fields("job-name output error open-mode export chdir nodes ntasks ntasks-per-node cpus-per-task " +
 	"gpus-per-task gpus-per-node")
 
@@ -114,7 +114,7 @@ func askedBy(options []slurm.Given, part int) asked {
 	return a
 }
 
-// What the job's own batch script asks of Slurm is what the script asked. Of cores a job may have more, where the script asks for none.
+// The job's own batch script requests the same from Slurm as the original script. If the original requests no cores, the job may have more.
 func TestJobsAskForTheSame(t *testing.T) {
 	for _, file := range scripts(t) {
 		_, job := translated(t, file)
@@ -139,10 +139,10 @@ func TestJobsAskForTheSame(t *testing.T) {
 	}
 }
 
-// checkAsked compares what a job asks for with what its script did.
+// checkAsked compares what a job requests with what its script requested.
 func checkAsked(t *testing.T, file string, got, want asked) {
 	t.Helper()
-	if filepath.Base(file) == "ranges.sbatch" { // which asks for none
+	if filepath.Base(file) == "ranges.sbatch" { // the script requests no cores
 		want.cores = "8" // one for each rank
 	}
 	if got.nodes != want.nodes || got.cores != want.cores || got.gpus != want.gpus {
@@ -150,7 +150,7 @@ func checkAsked(t *testing.T, file string, got, want asked) {
 			want.nodes, want.cores, want.gpus)
 	}
 	if _, requeues := want.others["requeue"]; requeues && want.others["signal"] == "" {
-		delete(got.others, "signal") // ddpbatch's own warning of a job that is started again
+		delete(got.others, "signal") // ddpbatch's own warning of a job that is requeued
 	}
 	for _, others := range []map[string]string{want.others, got.others} {
 		for name := range others {
@@ -161,7 +161,7 @@ func checkAsked(t *testing.T, file string, got, want asked) {
 	}
 }
 
-// checkSyntax lets bash read a batch script without running it.
+// checkSyntax makes bash read a batch script without running it.
 func checkSyntax(t *testing.T, file, script string) {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -175,12 +175,12 @@ func checkSyntax(t *testing.T, file, script string) {
 	}
 }
 
-// What ranks are started, and with which environment, by reading the scripts.
+// TestJobsRunTheSame checks which ranks are started, and with which environment. The expected values come from reading the scripts.
 func TestJobsRunTheSame(t *testing.T) {
 	for name, want := range map[string]struct {
 		counts  []int
 		mode    string
-		command string // words parted by |
+		command string // the words, separated by |
 		env     map[string]string
 	}{
 		"torchrun_multi": {[]int{8}, "agent", "python3|-u|train.py|--arch|resnet50|--epochs|90|--data|/datasets/imagenet",
@@ -331,7 +331,7 @@ func TestCommandsAreTranslated(t *testing.T) {
 	}
 }
 
-// No value of a script's that may be a secret is in what comes out.
+// No value in a script that may be a secret appears in the translation.
 func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 	const secret = "q7Zx91Lmn4Rt"
 	for _, script := range []string{
@@ -364,7 +364,7 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 	}
 }
 
-// The parser calls itself for what is nested. The largest script has to fit its stack, and its time.
+// The parser calls itself for nested parts. The largest script must fit into its stack, and must not take too long.
 func TestDeepNestingDoesNotCrash(t *testing.T) {
 	for _, part := range []string{"$(", "if ", "${a:-", "x | "} {
 		script := "#!/bin/bash\n" + strings.Repeat(part, (maxScript-100)/len(part))
@@ -398,7 +398,7 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// checkOutcome holds that there is an error, or a job file that can be read; neither does anything to a terminal.
+// checkOutcome checks that the result is either an error or a job file that can be read. Neither may affect a terminal.
 func checkOutcome(t *testing.T, translate func(Options) (Result, error)) {
 	t.Helper()
 	result, err := translate(Options{Source: "x\n\x1b", Name: "\xff/y", Base: "."})

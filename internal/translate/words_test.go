@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// expanded are the words that the arguments of the last command of a script come to, where all are known.
+// expanded returns the words of the arguments of a script's last command, if all of them are known.
 func expanded(t testing.TB, script string) (constants []string, known bool) {
 	t.Helper()
 	list, err := parse(script)
@@ -29,7 +29,7 @@ func expanded(t testing.TB, script string) (constants []string, known bool) {
 	return constants, len(constants) > 0
 }
 
-// bashWords lets bash say what the arguments of the command "prog" are; where it stands twice, the text END stands between them.
+// bashWords returns the arguments of the command "prog" as bash expands them. If the command occurs twice, the text END separates the two.
 func bashWords(t interface {
 	Fatalf(format string, args ...any)
 }, script string) []string {
@@ -79,7 +79,7 @@ func TestWordsAreWhatBashMakesOfThem(t *testing.T) {
 	}
 }
 
-// What a shell alone can tell is never taken for text.
+// Words whose value only a shell can determine are never taken for text.
 func TestWordsOfTheJobAloneStayTheShells(t *testing.T) {
 	for _, script := range []string{
 		`prog $X`, `prog "$(date)"`, "prog `date`", `prog *.py`, `prog a?`, `prog {a,b}`, `prog {1..3}`,
@@ -96,7 +96,7 @@ func TestWordsOfTheJobAloneStayTheShells(t *testing.T) {
 	}
 }
 
-// The text of a shell that words are written as comes to the same words.
+// Words that are written as shell text are read back as the same words.
 func TestShellTextIsReadBack(t *testing.T) {
 	needsBash(t)
 	part := rapid.SampledFrom([]string{"a", `"b c"`, "'d  e'", `\$x`, `"\"q\""`, `'$y'`, `"${A}"`, "$A",
