@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestOSPreallocateKeepsTheLength: the length of the file is that of what was written, not of what was reserved.
+// TestOSPreallocateKeepsTheLength: the length of the file is what was written, and not what was reserved.
 func TestOSPreallocateKeepsTheLength(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
@@ -23,7 +23,7 @@ func TestOSPreallocateKeepsTheLength(t *testing.T) {
 	_, err = io.WriteString(f, "hello")
 	must(t, err)
 	f.StartWriteback(0, 5)
-	f.StartWriteback(1<<40, -1) // nonsense is only a hint too
+	f.StartWriteback(1<<40, -1) // an impossible range is only a hint, too
 	must(t, f.Sync())
 	info, err := f.Stat()
 	must(t, err)
@@ -39,8 +39,8 @@ func TestOSPreallocateKeepsTheLength(t *testing.T) {
 	}
 }
 
-// TestOSPreallocateReportsNoSpace asks for more than any disk has, and more than a file may have on most: what merely
-// exceeds this disk would fill it for a moment, for all who use it.
+// TestOSPreallocateReportsNoSpace asks for more space than any disk has, and for more than most file systems allow in one file. A request
+// that only exceeds this disk would fill it for a moment, for all of its users.
 func TestOSPreallocateReportsNoSpace(t *testing.T) {
 	t.Parallel()
 	f, err := vfs.OS{}.Create(filepath.Join(t.TempDir(), "a"))

@@ -45,8 +45,8 @@ func TestCheckOwnerRefusesWhatOthersCanChange(t *testing.T) {
 	}
 }
 
-// TestPrivateDirRefusesWhatOthersMayEnter: a folder is made with mode 0700 and accepted again; a link, a file, one that
-// others may enter, and one of another user are refused.
+// TestPrivateDirRefusesWhatOthersMayEnter: PrivateDir makes a folder with mode 0700, and accepts it again. It refuses a link, a file, a
+// folder that others may enter, and a folder of another user.
 func TestPrivateDirRefusesWhatOthersMayEnter(t *testing.T) {
 	dir := t.TempDir()
 	own := filepath.Join(dir, "own")
@@ -78,7 +78,7 @@ func TestPrivateDirRefusesWhatOthersMayEnter(t *testing.T) {
 	}
 }
 
-// stranger is the user id of somebody who has no account.
+// stranger is the id of a user without an account.
 const stranger = 4242
 
 // give gives a file, or a link, to another user.
@@ -92,7 +92,7 @@ func give(t *testing.T, path string) {
 	}
 }
 
-// publicDir is a folder that others can enter, and only this user can write to, below one that is so, too.
+// publicDir returns a folder that others can enter, and that only this user can write to. The folder above it is the same.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	testkit.EnterTemp(t)
@@ -112,7 +112,7 @@ func mustMkdir(t *testing.T, path string, mode fs.FileMode) string {
 	return path
 }
 
-// TestWayFollowsLinksAsTheKernel: links are followed as the kernel follows them, and each counts as a step of its own.
+// TestWayFollowsLinksAsTheKernel: links are followed as the kernel follows them, and each counts as one step.
 func TestWayFollowsLinksAsTheKernel(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -153,8 +153,8 @@ func TestWayFollowsLinksAsTheKernel(t *testing.T) {
 	}
 }
 
-// TestExposedAboveNamesTheNearestFolder: the nearest folder or link is named that another user can change, also where a
-// folder above it lets nobody in.
+// TestExposedAboveNamesTheNearestFolder: the nearest folder or link that another user can change is named, even if other users cannot enter
+// a folder above it.
 func TestExposedAboveNamesTheNearestFolder(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(publicDir(t))
@@ -190,13 +190,14 @@ func TestExposedAboveNamesTheNearestFolder(t *testing.T) {
 	}
 }
 
-// askVariable holds the folders that TestFoldersOfTwoUsersAreKeptApart asks another user's process about, one a line.
+// askVariable holds the folders about which TestFoldersOfTwoUsersAreKeptApart asks a process of another user, one on each line.
 const askVariable = "DDPBATCH_VFS_TEST_FOLDERS"
 
-// victim is the user id of who uses the folders, and stranger that of who is after them. Neither has an account.
+// victim is the id of the user of the folders, and stranger that of the attacker. Neither has an account.
 const victim = 4241
 
-// TestFoldersOfTwoUsersAreKeptApart: a user who is not root opens and holds only what is theirs, below what is theirs or root's.
+// TestFoldersOfTwoUsersAreKeptApart: a user who is not root opens and holds only their own folders, below folders that are their own or
+// root's.
 func TestFoldersOfTwoUsersAreKeptApart(t *testing.T) {
 	if folders := os.Getenv(askVariable); folders != "" {
 		for path := range strings.SplitSeq(folders, "\n") {
@@ -218,11 +219,11 @@ func TestFoldersOfTwoUsersAreKeptApart(t *testing.T) {
 	dir := publicDir(t)
 	var folders, want []string
 	for _, row := range []struct {
-		above        int // whose folder it is in
+		above        int // the owner of the folder above
 		mode         fs.FileMode
 		owner        int
 		own          fs.FileMode
-		open, within bool // whether it may be opened as a cache is, and a private folder be kept in it
+		open, within bool // whether it may be opened, as a cache is, and whether it may hold a private folder
 	}{
 		{0, 0o755, victim, 0o700, true, true},
 		{0, 0o777 | fs.ModeSticky, victim, 0o755, true, true},
@@ -234,7 +235,7 @@ func TestFoldersOfTwoUsersAreKeptApart(t *testing.T) {
 		{stranger, 0o777 | fs.ModeSticky, victim, 0o700, true, false},
 		{0, 0o755, stranger, 0o777, false, false},
 		{0, 0o755, stranger, 0o777 | fs.ModeSticky, false, false},
-		{0, 0o755, 0, 0o777 | fs.ModeSticky, false, true}, // as /tmp
+		{0, 0o755, 0, 0o777 | fs.ModeSticky, false, true}, // like /tmp
 		{0, 0o755, 0, 0o777, false, false},
 		{0, 0o755, victim, 0o770, false, false},
 	} {

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestOpenWaitsForNoPipe: what is not a regular file is refused, and never waited for.
+// TestOpenWaitsForNoPipe: a file that is not regular is refused without waiting.
 func TestOpenWaitsForNoPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func TestOpenWaitsForNoPipe(t *testing.T) {
 	}
 }
 
-// TestOpenRegularSaysWhatIsOpen, also behind a link, and that a file is gone.
+// TestOpenRegularSaysWhatIsOpen: OpenRegular describes the file that is open, even behind a link, and reports that a file is gone.
 func TestOpenRegularSaysWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -71,7 +71,8 @@ func TestOpenRegularSaysWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestOpenWaitsForALease: a file that another process holds a lease on opens once that is given back, as the holder is asked to.
+// TestOpenWaitsForALease: if another process holds a lease on a file, Open succeeds once the holder, which is asked to, gives the lease
+// back.
 func TestOpenWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	must(t, os.WriteFile(path, []byte("x"), 0o600))
@@ -86,7 +87,7 @@ func TestOpenWaitsForALease(t *testing.T) {
 	}
 }
 
-// TestOpenWaitsForNoPipeBehindALease: what takes the name of a leased file meanwhile is not waited for, if it is a pipe.
+// TestOpenWaitsForNoPipeBehindALease: if a pipe meanwhile takes the name of a leased file, OpenRegular does not wait for it.
 func TestOpenWaitsForNoPipeBehindALease(t *testing.T) {
 	dir := t.TempDir()
 	path, pipe := filepath.Join(dir, "f"), filepath.Join(dir, "pipe")

@@ -10,12 +10,12 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestRenameKnowsALostReply: an answer that a repeated request may give is not an error if the rename has happened, and only then.
+// TestRenameKnowsALostReply: if the rename has happened, an error that a repeated request may return is not an error. Otherwise it is.
 func TestRenameKnowsALostReply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		answer error
-		asks   bool // what a repeated request may answer
+		asks   bool // a repeated request may return this error
 	}{{syscall.ENOENT, true}, {syscall.EEXIST, true}, {syscall.ESTALE, true}, {syscall.EIO, false}, {syscall.EACCES, false}} {
 		for _, happened := range []bool{true, false} {
 			for _, folder := range []bool{true, false} {
@@ -47,7 +47,7 @@ func TestRenameKnowsALostReply(t *testing.T) {
 	}
 }
 
-// TestRenameOntoAnotherIsRefused: what is there under the new name must be ours.
+// TestRenameOntoAnotherIsRefused: the file under the new name must be ours.
 func TestRenameOntoAnotherIsRefused(t *testing.T) {
 	t.Parallel()
 	for size, folder := range map[int64]bool{4: false, -1: false, 5: true} {
@@ -63,12 +63,12 @@ func TestRenameOntoAnotherIsRefused(t *testing.T) {
 	}
 }
 
-// TestReplaceKnowsALostReply: a lost reply is told from a rename that did not happen by the size of what was there before,
-// where that is another.
+// TestReplaceKnowsALostReply: the size of the old file distinguishes a lost reply from a rename that did not happen, if it differs from the
+// size of the new file.
 func TestReplaceKnowsALostReply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		old    string // none: empty
+		old    string // empty: no old file
 		hidden bool
 	}{{"", true}, {"another", true}, {"other", false}} {
 		for _, happened := range []bool{true, false} {

@@ -69,8 +69,8 @@ func TestOpenFolderRefusesWhatOthersCanChange(t *testing.T) {
 	}
 }
 
-// TestWithinReachesTheFolderItFound: what is below the folder is reached in the one that was found, whatever has its name;
-// what is elsewhere by its path.
+// TestWithinReachesTheFolderItFound: paths below the folder lead into the folder that was found, whatever has its name by then. Other paths
+// are used as they are.
 func TestWithinReachesTheFolderItFound(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -137,7 +137,7 @@ func TestWithinReachesTheFolderItFound(t *testing.T) {
 	check(fsys.Remove(dir + "/sub/renamed"))
 	check(errors.Join(fsys.RemoveDir(dir+"/sub"), fsys.RemoveDir(dir+"/private")))
 
-	// Where the folder is gone, which is so when it is empty and another process ends, it is made and held anew.
+	// If the folder is gone, which happens if it is empty when another process ends, it is made and held again.
 	check(os.Remove(moved))
 	if err := fsys.Mkdir(dir + "/sub"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a folder that is gone: %v", err)
