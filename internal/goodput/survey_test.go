@@ -118,7 +118,7 @@ func TestSurveySumsNodeHours(t *testing.T) {
 		}
 		const perSecond = 2 / 3600.0 // node-hours of two nodes
 		want := 100*perSecond + 7200*perSecond
-		if ended { // at its last line
+		if ended { // it ended at its last line
 			want = 100*perSecond + 100*perSecond
 		}
 		if s := got.Total; s.Runs != 3 || s.QueuedS != 3600 || math.Abs(s.Unknown-2) > 1e-9 {
