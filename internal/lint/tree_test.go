@@ -145,7 +145,7 @@ func TestFilesStaySmall(t *testing.T) {
 	}
 }
 
-// TestSizesOfFilesAreLogged prints the sizes of the production files, and how many are so small that they might belong into other files.
+// TestSizesOfFilesAreLogged prints the sizes of the production files, and how many are so small that they may belong in other files.
 func TestSizesOfFilesAreLogged(t *testing.T) {
 	const least = 40
 	var lines []int
