@@ -114,7 +114,7 @@ func TestViewLosesRepliesAndNoOperations(t *testing.T) {
 	}
 }
 
-// TestViewReportsAFullDiskAtClose: a write that did not fit fails at the close at the latest.
+// TestViewReportsAFullDiskAtClose: the close, at the latest, reports that a write did not fit.
 func TestViewReportsAFullDiskAtClose(t *testing.T) {
 	t.Parallel()
 	m, a, _ := twoClients(t)
