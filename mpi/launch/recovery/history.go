@@ -147,8 +147,8 @@ func (h history) comesAgain(v rundir.Verdict) (why string, again bool) {
 	case v.Final && !h.began: // otherwise this node may lack what others have
 		return fmt.Sprintf("%s, and no restart mends that: %s", causeText(v), cmp.Or(v.Advice, v.Error)), true
 	case c == Crash && h.traces[v.Trace] > 1:
-		return fmt.Sprintf("%s, with the same traceback as before, and again before it reported a step: no restart mends that", causeText(v)),
-			true
+		const why = "%s, with the same traceback as before, and again before it reported a step: no restart mends that"
+		return fmt.Sprintf(why, causeText(v)), true
 	}
 	return "", false
 }
