@@ -46,6 +46,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	c.checkPerTask(root)
 	c.checkComponents(root)
 	c.checkMinNodes(root)
+	c.checkArray(values, root)
 	c.checkChain(root)
 	c.checkClusters(root)
 	c.checkRequeue(values, root)
@@ -96,6 +97,15 @@ func (c *checker) checkMinNodes(root *position) {
 		c.fault(root.at(key), key, "%s = %d is more than the %d that slurm.nodes lets the job start with", key, least, c.job.LeastNodes())
 	case c.job.Launch.Mode == "task":
 		c.fault(root.at(key), key, `%s needs launch.mode = "agent": in "task" mode Slurm places the ranks, which cannot change`, key)
+	}
+}
+
+// checkArray checks the indices of an array that is not a sweep's, which may be longer.
+func (c *checker) checkArray(values map[string]any, root *position) {
+	key := toml.Key{"slurm", "array"}
+	table, _ := values["slurm"].(map[string]any)
+	if _, err := c.job.Array(); table["array"] != nil && err != nil && c.hasNoFault(key.String()) {
+		c.fault(root.at(key), key, "slurm.%v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -272,5 +273,21 @@ func TestGPUsCountedByTasksAreFaultsInAgentMode(t *testing.T) {
 	} {
 		checkFaults(t, "name = \"x\"\n"+line+"\nlaunch.command = [\"true\"]", nil, want)
 		checkFaults(t, "name = \"x\"\n"+line+"\nlaunch.command = [\"true\"]\nlaunch.mode = \"task\"", nil)
+	}
+}
+
+func TestBadArrayIsAFault(t *testing.T) {
+	for array, want := range map[string]string{
+		"0-15:5%2": "",
+		"a":        `slurm.array "a": "a" is neither an index nor a range; write 0-15, 1,3,7 or 0-20:5`,
+		"3-1":      `slurm.array "3-1": the range "3-1" runs backwards; write the lower number first`,
+		"0-5000":   `slurm.array "0-5000": index 5000 is above 1000, the largest that Slurm takes by default (MaxArraySize - 1)`,
+		"1%0":      `slurm.array "1%0": write after % how many elements may run at once, 1 or more`,
+	} {
+		var faults []string
+		if want != "" {
+			faults = []string{"job.toml:2:7: " + want}
+		}
+		checkFaults(t, fmt.Sprintf("name = \"x\"\nslurm.array = %q%s", array, command), nil, faults...)
 	}
 }
