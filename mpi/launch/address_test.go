@@ -13,15 +13,15 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// unanswered is the answer of a name service that does not find a name.
+// unanswered returns the error of a name service that does not find n9.
 func unanswered(why string) error { return &net.DNSError{Err: why, Name: "n9"} }
 
-// A name that is not known yet may be known soon. An agent that waits in vain reports what it tried.
+// An agent looks up the endpoint's host again until the name is known. If JoinTimeout ends first, it reports its lookups.
 func TestUnknownEndpointIsAskedForAgain(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		answers []string // second by second; then there is none until the time is over
-		said    []string // by the lines after 10 and 20 s
+		answers []string // one a second; a lookup after them does not return until JoinTimeout is over
+		said    []string // in the log lines after 10 and 20 s
 		want    string
 	}{
 		{"unknown", append(strings.Split(strings.Repeat("server misbehaving,", 15), ",")[:15], "no such host",
@@ -70,7 +70,7 @@ func TestUnknownEndpointIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// The time in which a name was not known yet is part of the time that agents have to meet.
+// The time in which an agent waits until its endpoint's name is known counts against JoinTimeout.
 func TestNameLookupCountsAsJoinTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1}, "say", "x")
@@ -79,13 +79,13 @@ func TestNameLookupCountsAsJoinTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var deadlines []time.Time
-	c.Resolve = func(ctx context.Context, _, _ string) ([]netip.Addr, error) { // while it looks for the name, and later for the reason
+	c.Resolve = func(ctx context.Context, _, _ string) ([]netip.Addr, error) { // called for the endpoint, and later for the error
 		deadline, _ := ctx.Deadline()
 		switch deadlines = append(deadlines, deadline); len(deadlines) {
 		case 1:
 			return nil, unanswered("no such host")
 		case 2:
-			return addrsOf("192.0.2.1"), nil // RFC 5737: nobody's
+			return addrsOf("192.0.2.1"), nil // reserved by RFC 5737: no host has it
 		}
 		cancel()
 		return nil, unanswered("no such host")

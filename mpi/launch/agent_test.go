@@ -34,7 +34,7 @@ func TestConfigReachesItsParts(t *testing.T) {
 	}
 }
 
-// Agents come when they have checked their nodes, which may take any of them as long as the limit allows.
+// The limit of the node checks is added to JoinTimeout, because an agent joins only after its checks.
 func TestChecksAreNoPartOfTheTimeToMeet(t *testing.T) {
 	checks := [][]string{{"nhc"}}
 	for _, tc := range []struct{ join, limit, want time.Duration }{

@@ -17,14 +17,15 @@ const (
 		lacksTorch + `" >&2; exit 1`
 )
 
-// A failure that no restart mends causes no restart, whatever max_restarts allows. Verdict and report say what was wrong and what to do.
+// A failure that a restart cannot fix does not cause one, whatever max_restarts allows. The verdict and the report say what was wrong and
+// what to do.
 func TestNoRestartMendsAMissingModule(t *testing.T) {
 	w := ranksDo(t, noTorch, "ended 0; "+lostPeer)
 	v := w.agree(w.run())
 	if v.Cause != "crash" || v.FirstRank != 0 || v.Round != 0 || !v.Final || v.Class != "program" || v.Error != lacksTorch {
 		t.Errorf("verdict is %+v", v)
 	}
-	path := "the python3 of the workers" // where this machine has none in the workers' PATH
+	path := "the python3 of the workers" // if the workers' PATH has no python3
 	for _, folder := range []string{"/bin", "/usr/bin"} {
 		if _, err := os.Stat(filepath.Join(folder, "python3")); err == nil {
 			path = filepath.Join(folder, "python3")
@@ -62,7 +63,8 @@ func TestSameTracebackTwiceIsTheLast(t *testing.T) {
 	}
 }
 
-// A node whose rank reports that its hardware failed is the cause. It is left out of the restart if the others are enough for the run.
+// If a rank reports that its hardware failed, the verdict blames its node. The restart leaves that node out if the others are enough for
+// the run.
 func TestFailedNodeIsLeftOut(t *testing.T) {
 	for name, test := range map[string]struct{ least, left int }{"the others are enough": {1, 1}, "all are needed": {2, 2}} {
 		t.Run(name, func(t *testing.T) {

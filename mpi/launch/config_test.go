@@ -82,7 +82,7 @@ func TestNprocOn(t *testing.T) {
 }
 
 func TestParseListen(t *testing.T) {
-	for text, want := range map[string]string{ // "": it is refused
+	for text, want := range map[string]string{ // "": the address is refused
 		"9400": "127.0.0.1:9400", "localhost:9400": "127.0.0.1:9400", "0": "127.0.0.1:0",
 		"127.0.0.1:9400": "127.0.0.1:9400", "1024": "127.0.0.1:1024",
 		"0.0.0.0:9400": "0.0.0.0:9400", "[::]:65535": "[::]:65535", "[::1]:0": "[::1]:0",

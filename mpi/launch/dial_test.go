@@ -18,7 +18,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Agent 0 may come seconds later than the others. They remove the tries that they have saved meanwhile.
+// Agent 0 may start seconds after the others. Until then they save their tries in the run directory. They remove them once all have met.
 func TestAgent0IsLate(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	other := w.begin(t.Context(), 1)
@@ -66,13 +66,13 @@ func TestTwoJobsOnTheSamePortsFindTheirOwn(t *testing.T) {
 	}
 }
 
-// Agent 0 refuses an agent with another secret than its run's, and that agent ends. Agent 0 logs once that it came.
+// Agent 0 refuses an agent whose secret is not the run's, and logs that once. The refused agent ends.
 func TestAgentWithAnotherSecretEnds(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"),
 		"endpoint": newEndpointWorld(t)} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of it is a pause, where there are several ports
+			t.Parallel() // with several ports, the test mostly waits
 			secret := auth.NewSecret()
 			for i := range w.agents {
 				w.agents[i].Secret, w.agents[i].JoinTimeout = secret, 16*time.Second
@@ -81,7 +81,7 @@ func TestAgentWithAnotherSecretEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			first := w.begin(ctx, 0)
 			if addr := w.agents[1].Endpoint; addr != "" {
-				awaitListener(t, addr) // who comes first is agent 0
+				awaitListener(t, addr) // the first to listen is agent 0
 			}
 			r := <-w.begin(t.Context(), 1)
 			if r.err == nil || r.Exit != 1 || r.Cause != "start" ||
@@ -100,7 +100,8 @@ func TestAgentWithAnotherSecretEnds(t *testing.T) {
 	}
 }
 
-// Another user's run of the same id has one of the ports. The agent's own agent 0 comes later, to the next port.
+// If another run with the same ID holds one of the ports, agent 1 does not join that run. It waits for its own agent 0, which comes later,
+// to the next port.
 func TestAnotherRunOfTheSameIDIsNotJoined(t *testing.T) {
 	one, two := newWorld(t, []int{1, 1}, "say", "x"), newWorld(t, []int{1, 1}, "say", "x")
 	ports := []int{givenPort(t), givenPort(t)}
@@ -123,7 +124,7 @@ func TestAnotherRunOfTheSameIDIsNotJoined(t *testing.T) {
 	<-first
 }
 
-// awaitListener waits until somebody listens there.
+// awaitListener waits until a process listens at addr.
 func awaitListener(t *testing.T, addr string) {
 	t.Helper()
 	testkit.Eventually(t, "somebody listens at "+addr, func() bool {
@@ -148,9 +149,9 @@ func newEndpointWorld(t *testing.T) *world {
 	return w
 }
 
-// Another run's agent 0 has the only port that the agents know of, and keeps it.
+// If another run's agent 0 holds the only port that an agent knows, the agent ends with an error long before JoinTimeout.
 func TestAnotherRunHasTheEndpoint(t *testing.T) {
-	t.Parallel() // most of it is a pause
+	t.Parallel() // the test mostly waits
 	one, two := newEndpointWorld(t), newEndpointWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := one.begin(ctx, 0)
@@ -167,7 +168,7 @@ func TestAnotherRunHasTheEndpoint(t *testing.T) {
 	<-first
 }
 
-// foreign is a program other than an agent that has the endpoint's port. It accepts every connection, and calls answer with it.
+// foreign listens at a free port in place of an agent. It accepts every connection and calls answer with it.
 func foreign(t *testing.T, answer func(net.Conn)) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", rendezvous.Loopback+":0")
@@ -188,10 +189,10 @@ func foreign(t *testing.T, answer func(net.Conn)) net.Listener {
 
 func saysNothing(net.Conn) {}
 
-// hangsUp closes the connection without reading. The other side finds a reset, or an end if it has sent nothing yet.
+// hangsUp closes the connection without reading. The other side gets a reset, or EOF if it has not sent anything yet.
 func hangsUp(conn net.Conn) { conn.Close() }
 
-// Another program has the endpoint's port on agent 0's machine. The error says so, and not only that agent 0 is not there.
+// If another program holds the endpoint's port on agent 0's machine, the error says so, and not only that agent 0 is missing.
 func TestEndpointIsTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer func(net.Conn)
@@ -200,13 +201,13 @@ func TestEndpointIsTaken(t *testing.T) {
 		"by one that hangs up": {hangsUp, "the program at agent 0's port hangs up"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of it is a pause
+			t.Parallel() // the test mostly waits
 			l := foreign(t, tc.answer)
 			var c AgentConfig
 			var log *testkit.Journal
 			var r result
-			// Half of the time is for agent 0 to answer, and a try has a quarter.
-			// Where a busy machine needs more between them, there is more.
+			// Agent 0 has half of the limit to answer, and each try a quarter.
+			// A busy machine may need more time, so the limit grows.
 			for limit := 12 * time.Second; r.Cause != "start" && limit < bound; limit *= 3 {
 				w := newEndpointWorld(t)
 				c, log = w.agents[1], new(testkit.Journal)
@@ -237,8 +238,8 @@ func isOfAnotherVersion(conn net.Conn) {
 	conn.Close()
 }
 
-// Agents of different versions report that in one sentence: which versions, and what to do. If agent 0 may still come to another port,
-// the log says so at once, and the error at the end.
+// An agent that finds an agent 0 of another version names both versions in one sentence and says what to do. If agent 0 may still come to
+// another port, that sentence is in the log at once, and in the error at the end.
 func TestAgentsOfDifferentVersionsSaySo(t *testing.T) {
 	versions := fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
 		auth.Version+1, auth.Version)
@@ -254,12 +255,12 @@ func TestAgentsOfDifferentVersionsSaySo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of it is a pause
+			t.Parallel() // the test mostly waits
 			l := foreign(t, isOfAnotherVersion)
 			var log *testkit.Journal
 			var r result
 			var limit time.Duration
-			// A try has a quarter of the time. Where a busy machine needs more for it, there is more.
+			// Each try has a quarter of the limit. A busy machine may need more time for it, so the limit grows.
 			for limit = time.Second; limit == time.Second || limit < testkit.Patience && log.String() == ""; limit *= 4 {
 				w := newEndpointWorld(t)
 				c := w.agents[1]
@@ -291,7 +292,7 @@ func TestAgent0ReportsAnotherVersionAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first := w.begin(ctx, 0)
 	testkit.Eventually(t, "agent 0 tells its version", func() bool {
-		conn, err := net.Dial("tcp", joinPort(rendezvous.Loopback, w.agents[0].Ports[0])) // which nobody else gets
+		conn, err := net.Dial("tcp", joinPort(rendezvous.Loopback, w.agents[0].Ports[0])) // no other test gets this port
 		if err != nil {
 			return false
 		}
@@ -307,13 +308,14 @@ func TestAgent0ReportsAnotherVersionAtOnce(t *testing.T) {
 	<-first
 }
 
-// On another machine, agent 0 may still come to the port. The agent looks for it until the time is over; each try has its own limit.
+// If a program at an endpoint on another machine is silent, the agent tries again until JoinTimeout, because agent 0 may still come there.
+// Each try has its own limit.
 func TestSilentAddressElsewhereIsTriedAgain(t *testing.T) {
-	t.Parallel() // most of it is a pause
+	t.Parallel() // the test mostly waits
 	l := foreign(t, saysNothing)
 	var log *testkit.Journal
 	var try reach.Try
-	// A try has a quarter of the time. Where a busy machine needs more between them, there is more.
+	// Each try has a quarter of the limit. A busy machine may need more time for two tries, so the limit grows.
 	for limit := 3 * time.Second; try.Count < 2 && limit < testkit.Patience; limit *= 4 {
 		w := newEndpointWorld(t)
 		c := w.agents[1]

@@ -9,8 +9,7 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// The secret reaches ddpbatch's own workers and nothing else: not their
-// environment, not the files, not the log.
+// The secret reaches only ddpbatch's own workers. It is not in the environment of users' commands, in the run directory or in the log.
 func TestSecretStaysInside(t *testing.T) {
 	for _, builtin := range []bool{false, true} {
 		w := newWorld(t, []int{1, 1}, "environ")
@@ -37,7 +36,7 @@ func TestSecretStaysInside(t *testing.T) {
 			t.Error("the secret is in the log")
 		}
 		if builtin {
-			continue // its workers wrote their environment down
+			continue // ddpbatch's own workers printed their environment to their logs
 		}
 		must(t, filepath.WalkDir(w.dir.Path(), func(path string, e os.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {

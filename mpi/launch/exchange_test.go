@@ -16,7 +16,7 @@ import (
 // exchanger is the type of AgentConfig.Exchange.
 type exchanger = func(ctx context.Context, mine string) (string, error)
 
-// step does what Slurm's PMI-2 does for a number of tasks: each gets task 0's text once all have come.
+// step simulates Slurm's PMI-2 for a number of tasks: each task gets task 0's text once all tasks have called.
 func step(tasks int) []exchanger {
 	var missing atomic.Int32
 	missing.Store(int32(tasks))
@@ -42,7 +42,7 @@ func step(tasks int) []exchanger {
 	return list
 }
 
-// newStep makes a world of tasks on one node, which meet through a step and have no secret yet.
+// newStep makes a world of tasks on one node. They meet through step and do not have a secret yet.
 func newStep(t *testing.T, tasks int, command ...string) *world {
 	w := newWorld(t, make([]int, tasks), command...)
 	for i, exchange := range step(tasks) {
@@ -103,7 +103,7 @@ func TestExchangedSecretReachesTheWorkers(t *testing.T) {
 	}
 }
 
-// A secret that all tasks were given is not published again.
+// Agent 0 does not publish a secret that all tasks were given. A task that is the only one with a secret ends with an error.
 func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	w := newStep(t, 2, "say", "x")
 	secret := auth.NewSecret()
@@ -129,9 +129,9 @@ func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	<-first
 }
 
-// Some of agent 0's networks may be cut off: an address that refuses, one that is silent, and another program's.
+// Agents meet although some of agent 0's addresses are of no use: one refuses, one is silent, and at one another program answers.
 func TestExchangeSurvivesCutNetworks(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.2:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.2:0") // accepts connections and stays silent
 	must(t, err)
 	defer silent.Close()
 	w := newStep(t, 2, "say", "x")
@@ -140,7 +140,7 @@ func TestExchangeSurvivesCutNetworks(t *testing.T) {
 		text, err := exchange(ctx, mine)
 		var o offer
 		must(t, json.Unmarshal([]byte(text), &o))
-		same, err := net.Listen("tcp", joinPort("127.0.0.3", o.Port)) // another job's, at the same port
+		same, err := net.Listen("tcp", joinPort("127.0.0.3", o.Port)) // another job's listener at the same port
 		must(t, err)
 		t.Cleanup(func() { same.Close() })
 		go func() {
@@ -158,7 +158,7 @@ func TestExchangeSurvivesCutNetworks(t *testing.T) {
 	}
 }
 
-// Agents wait for a task that never comes to the fence until JoinTimeout is over, and report the reason.
+// If a task never calls Exchange, the other agents wait for it until JoinTimeout and report that reason.
 func TestExchangeWaitsForEveryTask(t *testing.T) {
 	w := newStep(t, 3, "say", "x")
 	w.agents = w.agents[:2]

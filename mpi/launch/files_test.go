@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/launch/output"
 )
 
-// --log-dir has torchrun's layout, by round. The verdict names a file that exists.
+// The folder of --log-dir has torchrun's layout, with a folder for each round. The verdict names a file in it.
 func TestLogDirHasTorchrunsLayout(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3")
 	w.elastic(0, 1)
@@ -49,7 +49,7 @@ func TestLogDirHasTorchrunsLayout(t *testing.T) {
 	}
 }
 
-// Filters without --log-dir: the file is in the run directory.
+// Without --log-dir, the file of the filtered output is in the run directory.
 func TestFilteredOutputIsInTheRunDirectory(t *testing.T) {
 	w := newWorld(t, []int{2}, "say", "yes\nno\n")
 	w.agents[0].Output.OutFilters = []string{"yes"}
@@ -60,13 +60,13 @@ func TestFilteredOutputIsInTheRunDirectory(t *testing.T) {
 	}
 }
 
-// Two users without accounts.
+// The IDs of two users without accounts.
 const (
 	victim   = 4242
 	attacker = 4243
 )
 
-// TestRunWhosePrivateFolderIsTaken: the run goes on by its workers' output, and warns once.
+// If another user takes the agent's private folder, the run warns once and goes on, with the workers' output as their sign of life.
 func TestRunWhosePrivateFolderIsTaken(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -75,7 +75,8 @@ func TestRunWhosePrivateFolderIsTaken(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "kept")
 	must(t, os.WriteFile(kept, []byte("mine"), 0o600))
 	must(t, os.Chtimes(kept, time.Unix(1000, 0), time.Unix(1000, 0)))
-	// Root removes nothing but the agent's folder, whatever the variable says. The agent may be faster, and make it anew.
+	// The script runs as root, so it removes only folders with the prefix of agents' folders, whatever the variable says. It repeats that,
+	// because the agent may make its folder anew before the other user does.
 	name := privatePath
 	w := hanging(t, 5*time.Second, speak+`folder=${DDPBATCH_HEARTBEAT_FILE%/*/*}; echo $folder
 case $folder in `+name+`[0-9]*) ;; *) exit 9; esac
@@ -107,7 +108,8 @@ speak 80`)
 	}
 }
 
-// An agent whose stop file cannot be written for long reports at once how its workers ended: agent 0 would take its node for lost.
+// An agent that cannot write its stop file for a long time still reports at once how its workers ended. Otherwise agent 0 would count its
+// node as lost.
 func TestReportDoesNotWaitForTheStopFile(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "wait", "75")
@@ -118,7 +120,7 @@ func TestReportDoesNotWaitForTheStopFile(t *testing.T) {
 	w.agents[1].RunDir = own
 	first, other := w.begin(t.Context(), 0), w.begin(t.Context(), 1)
 	w.awaitMarks("0", "1")
-	must(t, os.RemoveAll(filepath.Dir(own.StopPath(attempt)))) // so its touch fails, and takes as long as the log wants
+	must(t, os.RemoveAll(filepath.Dir(own.StopPath(attempt)))) // the stop file cannot be made now, and held delays that
 	close(warn)
 	<-held.came
 	var results []result
@@ -137,7 +139,7 @@ func TestReportDoesNotWaitForTheStopFile(t *testing.T) {
 	}
 }
 
-// heldLog is a log in which the writer of a line that contains what waits.
+// heldLog is a log that closes came when a line contains what. The writer of that line then waits for goOn.
 type heldLog struct {
 	what       string
 	came, goOn chan struct{}

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// hanging makes a run of shells, one on each node. They hang when they are silent for that long. Each worker runs its node's script.
+// hanging makes a run with one worker on each node: a shell that runs the node's script. The workers hang if they are silent for that long.
 func hanging(t *testing.T, after time.Duration, scripts ...string) *world {
 	t.Helper()
 	w := newWorld(t, make([]int, len(scripts)), "")
@@ -76,7 +76,8 @@ func TestSilentWorkerIsAHang(t *testing.T) {
 	}
 }
 
-// A Go program writes where its goroutines are into its own log, and dies of that. The report has what it said before.
+// A hung Go program writes the stacks of its goroutines to its own log, and dies of the signal that asks for them. The report shows what it
+// printed before.
 func TestHungGoProgramLeavesItsStacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1}, "hang")
@@ -97,10 +98,10 @@ func TestHungGoProgramLeavesItsStacks(t *testing.T) {
 	}
 }
 
-// A worker that goes on does not hang, by whatever sign of life.
+// A worker that gives any sign of life does not count as hung.
 func TestWorkersThatGoOnDoNotHang(t *testing.T) {
 	t.Parallel()
-	for name, scripts := range map[string][]string{ // for $F times some seconds
+	for name, scripts := range map[string][]string{ // each gives its sign for about 4*$F seconds
 		"output":    {speak + "speak $((40*F))"},
 		"CPU time":  {`end=$(($(date +%s)+4*F)); while [ $(date +%s) -lt $end ]; do :; done`},
 		"heartbeat": {`i=0; while [ $i -lt $((8*F)) ]; do touch $DDPBATCH_HEARTBEAT_FILE; sleep 0.5; i=$((i+1)); done`},
@@ -115,7 +116,7 @@ func TestWorkersThatGoOnDoNotHang(t *testing.T) {
 				return w.agree(w.run())
 			}
 			v := play(1)
-			if v.Cause == "hang" { // on a busy machine a worker may not get the processor for so long; hardly for four times as long
+			if v.Cause == "hang" { // a busy machine may keep a worker from running for that long, but hardly for four times as long
 				t.Logf("once more, in four times the time: %s", v.Message)
 				v = play(4)
 			}
@@ -126,17 +127,17 @@ func TestWorkersThatGoOnDoNotHang(t *testing.T) {
 	}
 }
 
-// A worker that has once written its heartbeat file hangs when it stops doing so, even at full load.
+// A worker that has written its heartbeat file once counts as hung when it stops doing so, even if it keeps a processor busy.
 func TestBusyWorkerWithoutHeartbeatsHangs(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `touch $DDPBATCH_HEARTBEAT_FILE; while :; do echo; done > /dev/null`)
 	checkHang(t, w.agree(w.run()), 0, "n1", "rank 0 on n1 gave no sign of life", "(no heartbeat, though there was one before)")
 }
 
-// A stopped worker is the one that the others wait for. It is continued, so that TERM ends it.
+// The verdict blames a stopped worker, because the others wait for it. The agent continues that worker, so that TERM ends it.
 func TestStoppedWorkerIsNamedForAHang(t *testing.T) {
 	t.Parallel()
-	// The others work until rank 1 is stopped: it is to be the one that has given its last sign of life first.
+	// The others give signs of life until rank 1 is stopped, so that rank 1 is the first to fall silent.
 	pid := filepath.Join(t.TempDir(), "pid")
 	w := hanging(t, 2*time.Second, `if [ $RANK = 1 ]; then echo $$ > `+pid+`.new; mv `+pid+`.new `+pid+`; kill -STOP $$; fi
 until grep -q '^State:.[Tt]' /proc/$(cat `+pid+`)/status 2>/dev/null || [ $RANK = 1 ]; do echo; sleep 0.05; done
@@ -166,7 +167,7 @@ func TestRunRestartsAfterAHang(t *testing.T) {
 	if err != nil || v.Cause != "hang" || !v.Restart || !strings.Contains(v.Report, "next: ") {
 		t.Errorf("attempt 1: %+v, %v", v, err)
 	}
-	for rank, host := range []string{"n1", "n2"} { // every node reports its own
+	for rank, host := range []string{"n1", "n2"} { // each node reports its own stacks
 		if path := w.dir.LogPath(1, host, rank, "stacks"); !strings.Contains(v.Report, "stacks: "+path+"\n") ||
 			w.logOf(host, rank, "stacks") == "" {
 			t.Errorf("report is\n%s", v.Report)
@@ -177,7 +178,7 @@ func TestRunRestartsAfterAHang(t *testing.T) {
 	}
 }
 
-// Without HangAfter, nothing is watched, and workers do not get the heartbeat file of another run's agent.
+// Without HangAfter, the agent does not watch its workers, and does not pass on the heartbeat file of another run's agent.
 func TestHangAfterZeroLooksAtNothing(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 0, `sleep 3; echo "<$DDPBATCH_HEARTBEAT_FILE>"`)
@@ -190,7 +191,8 @@ func TestHangAfterZeroLooksAtNothing(t *testing.T) {
 	}
 }
 
-// Heartbeat files are in a folder of this user's own, which is gone afterwards; without a run directory stacks are told.
+// Heartbeat files are in a folder that only this user can enter, and that the agent removes. Without a run directory, the report contains
+// the stacks.
 func TestHangWithoutARunDirectoryReportsStacks(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `ls -ld "${DDPBATCH_HEARTBEAT_FILE%/*}/"; touch "$DDPBATCH_HEARTBEAT_FILE"; exec sleep 3600`)

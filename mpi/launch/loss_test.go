@@ -39,7 +39,7 @@ func (w *world) away(index int) *exec.Cmd {
 	return cmd
 }
 
-// An agent is killed; its workers die with it, and the others stop at once.
+// If an agent is killed, its workers die with it, and the other agents stop at once.
 func TestLostAgentStopsTheOthers(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "wait", "0")
 	agent := w.away(1)
@@ -51,7 +51,7 @@ func TestLostAgentStopsTheOthers(t *testing.T) {
 	w.awaitMarks("0", "1", "2")
 	must(t, agent.Process.Kill())
 	v := w.agree([]result{<-ended})
-	if v.Cause != "node" || v.Exit != 1 || v.Host != "n2" || v.Message != "agent 1 on n2 was lost: "+connectionEnded { // not the silence
+	if v.Cause != "node" || v.Exit != 1 || v.Host != "n2" || v.Message != "agent 1 on n2 was lost: "+connectionEnded { // not silence
 		t.Errorf("verdict is %+v", v)
 	}
 	w.noSurvivors()
@@ -88,7 +88,7 @@ func TestLostAgent0EndsTheRun(t *testing.T) {
 	w.noSurvivors()
 }
 
-// If agent 0 dies when the verdict is on disk already, that verdict holds.
+// If agent 0 dies after it has written the verdict to disk, that verdict holds.
 func TestVerdictOutlivesAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	agent := w.away(0)
@@ -126,13 +126,13 @@ func TestAgentLostBeforeAllMetIsNamed(t *testing.T) {
 	}
 }
 
-// An agent that is told to stop may leave a moment before agent 0 is told to. It does not count as lost.
+// An agent that gets a signal may leave a moment before agent 0 gets the same signal. It does not count as lost.
 func TestSignalledAgentBeforeAllMetIsNotALoss(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	c := &w.agents[0]
-	// Agent 0 is told when the other one has left, and before it acts on that.
+	// Agent 0 gets its signal after agent 1 has left, and before agent 0 acts on that.
 	c.Log = slog.New(&onFirst{c.Log.Handler(), "store: client left", func() { cancel(SignalError{Sig: syscall.SIGTERM}) }})
 	ended := w.begin(ctx, 0)
 	theirs, cancelTheirs := context.WithCancelCause(t.Context())
@@ -149,7 +149,7 @@ func TestSignalledAgentBeforeAllMetIsNotALoss(t *testing.T) {
 	}
 }
 
-// Slurm may kill agent 0 before the workers' grace is over: its verdict is there by then.
+// Agent 0 writes its verdict before the workers' grace is over, because Slurm may kill it earlier.
 func TestVerdictIsWrittenBeforeTheWorkersEnd(t *testing.T) {
 	w := newWorld(t, []int{1}, "orphan") // ignores TERM
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -202,7 +202,7 @@ func TestChildrenEndWithTheirWorkers(t *testing.T) {
 		if got := w.logOf("n1", 0, "out"); got != "parent's last word\n" {
 			t.Errorf("log is %q", got)
 		}
-		for _, pid := range w.processes() { // not the agent's to find
+		for _, pid := range w.processes() { // without Sweep, the agent does not look for them
 			must(t, exec.Command("kill", "-9", pid).Run())
 		}
 	})
@@ -221,9 +221,9 @@ func TestChildrenEndWithTheirWorkers(t *testing.T) {
 	})
 }
 
-// If an agent is lost while its worker still runs, work is lost, although all agents that report are done.
+// If an agent is lost while its worker still runs, the run has failed, even if the workers of all other agents are done.
 func TestLostAfterTheOthersAreDone(t *testing.T) {
-	for range 3 { // whatever agent 0 is at by then
+	for range 3 { // agent 0 may be in different states by then
 		w := newWorld(t, []int{1, 1}, "wait", "0")
 		w.agents[0].Command = append(w.agents[0].Command[:1:1], "say", "x")
 		agent := w.away(1)
@@ -237,7 +237,7 @@ func TestLostAfterTheOthersAreDone(t *testing.T) {
 	}
 }
 
-// The same holds if all were told to stop, and the others have ended with 0.
+// If an agent is lost while a signal stops the run, the run is neither done nor saved, even if all other workers have ended with 0.
 func TestAgentLostWhileStoppingHasNotSaved(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	w.agents[1].Command = []string{"/bin/sh", "-c", "trap '' TERM; : > $LAUNCH_TEST_FOLDER/1; while :; do sleep 0.05; done"}

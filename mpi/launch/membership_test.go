@@ -29,7 +29,7 @@ func (w *world) awaitLog(what string) {
 	testkit.Eventually(w.t, "log of "+what, func() bool { return strings.Contains(w.log.String(), what) })
 }
 
-// Of three agents, the middle one is killed. The others go on, with contiguous numbers.
+// If the second of three agents is killed, the other two go on, with contiguous rank and node numbers.
 func TestRunGoesOnWithoutALostAgent(t *testing.T) {
 	w := newWorld(t, []int{1, 2, 3}, "flaky", "1", "-1", "0")
 	w.elastic(2, 1)
@@ -82,7 +82,7 @@ func TestNoRestartWithoutAgent0(t *testing.T) {
 	}
 }
 
-// awaitRendezvous waits until somebody listens where an agent meets the others.
+// awaitRendezvous waits until a process listens at the first port of an agent.
 func (w *world) awaitRendezvous(index int) {
 	w.t.Helper()
 	testkit.Eventually(w.t, "agent 0 to listen", func() bool {
@@ -134,7 +134,7 @@ func TestLateAgentEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// An agent that came for the second round is lost in it: the third one is without it again.
+// If an agent joins for the second round and is lost in it, the third round runs without it.
 func TestLateAgentIsLost(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "2", "0", "3", "go")
 	w.beginShort(1, 2)
@@ -179,9 +179,10 @@ func TestAgentsWithoutNumbersMeet(t *testing.T) {
 	}
 }
 
-// Where agents without numbers do not meet, the run directory says why: by the one that has the endpoint, or by any that has not found it.
+// If agents without numbers do not meet, the run directory says why. The agent that holds the endpoint writes that, or one that has not
+// found it.
 func TestUnmetAgentsWithoutNumbersSayWhy(t *testing.T) {
-	for name, host := range map[string]string{"here": "localhost", "elsewhere": "192.0.2.1"} { // RFC 5737: nobody's
+	for name, host := range map[string]string{"here": "localhost", "elsewhere": "192.0.2.1"} { // reserved by RFC 5737: no host has it
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 1}, "say", "x")
 			c := w.agents[0]
@@ -197,7 +198,7 @@ func TestUnmetAgentsWithoutNumbersSayWhy(t *testing.T) {
 	}
 }
 
-// The agent without a number that the others come to is agent 0, whose word is on disk where the run does not begin.
+// An agent without a number that holds the endpoint is agent 0. If the run does not begin, agent 0's verdict is on disk.
 func TestAgent0WithoutANumberWritesTheVerdict(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	for i := range w.agents {
@@ -215,11 +216,11 @@ func TestAgent0WithoutANumberWritesTheVerdict(t *testing.T) {
 	}
 }
 
-// Node 0 waits at a place where the others do not look for it.
+// Agent 0 warns if the given MASTER_ADDR is not one of its own addresses, because the others look for it there.
 func TestMasterAddrOfAnotherMachineIsWarnedOf(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := &w.agents[0]
-	c.OneMachine, c.MasterGiven, c.MasterAddr = false, true, "192.0.2.1" // RFC 5737: nobody's
+	c.OneMachine, c.MasterGiven, c.MasterAddr = false, true, "192.0.2.1" // reserved by RFC 5737: no host has it
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := w.begin(ctx, 0)
 	w.awaitLog("does not seem to be one of its own addresses")
@@ -229,7 +230,7 @@ func TestMasterAddrOfAnotherMachineIsWarnedOf(t *testing.T) {
 	}
 }
 
-// An agent with DialOnly waits for another agent 0, even if the endpoint is on its own machine and free.
+// An agent with DialOnly never becomes agent 0, even if the endpoint is a free port of its own machine.
 func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
@@ -239,7 +240,7 @@ func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 	}
 }
 
-// An agent that agent 0 rejects writes nothing: the run goes on.
+// An agent without a number that has reached agent 0 does not write the run's verdict when agent 0 rejects it or is lost.
 func TestRefusedAgentWritesNothing(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c := w.agents[0]
@@ -249,8 +250,8 @@ func TestRefusedAgentWritesNothing(t *testing.T) {
 	}
 }
 
-// A stopped agent is silent, but its connection lives. The others go on without it. When it runs again it learns
-// of that, and its workers end.
+// An agent that SIGSTOP has stopped is silent, although its connection stays open. The others go on without it. When it runs again, it
+// learns that, and its workers end.
 func TestSilentAgentIsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "-1", "0")

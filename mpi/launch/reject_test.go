@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Agents that cannot take part say so. The others wait neither for them nor for agents that need not come any more.
+// Agents that cannot take part report the reason. The others wait neither for them nor for agents that are no longer needed.
 func TestAgentsThatCannotTakePart(t *testing.T) {
 	for _, tc := range []struct {
 		minCount int // 0: all of them
@@ -26,7 +26,7 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 			w := newWorld(t, []int{1, 1, 1}, "say", "x")
 			switch {
 			case exchange && tc.minCount > 0:
-				continue // all must come
+				continue // Exchange needs every task
 			case exchange:
 				w = newStep(t, 3, "say", "x")
 			}
@@ -35,7 +35,7 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 			}
 			var reported []string
 			for i := range w.agents {
-				w.agents[i].JoinTimeout = time.Hour // the test's own limit is sooner
+				w.agents[i].JoinTimeout = time.Hour // the test's own limit is shorter
 				w.agents[i].FindDeadline = func(ctx context.Context) (time.Time, error) { <-ctx.Done(); return time.Time{}, ctx.Err() }
 				if slices.Contains(tc.rejects, i) {
 					w.agents[i].Reject = fmt.Errorf("disk %d is full", i)
@@ -43,7 +43,7 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 				}
 			}
 			if slices.Contains(tc.rejects, 0) {
-				reported = reported[:1] // whoever else is first
+				reported = reported[:1] // whichever other agent is first
 			}
 			for i, r := range w.run() {
 				if r.err == nil || r.Exit != 1 || r.Cause != "start" || r.took >= rejectWait {
@@ -61,8 +61,8 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 	}
 }
 
-// If the run can begin without an agent that rejects, it does, and agent 0 logs why. It is not waited for, and not taken for another
-// one of its machine.
+// A run that can begin without an agent that rejects does so, and agent 0 logs why. It does not wait for that agent, or confuse it with
+// another agent on the same machine.
 func TestElasticAgentThatCannotTakePart(t *testing.T) {
 	for name, endpoint := range map[string]bool{"agent 1 on n2": false, "the agent on n2": true} {
 		w := newWorld(t, []int{1, 1, 1}, "say", "x")
@@ -108,9 +108,9 @@ func TestEndpointsHostCannotTakePart(t *testing.T) {
 	}
 }
 
-// The reason is logged while the agent still waits for the others.
+// An agent that cannot take part logs the reason while it still waits for the others.
 func TestOnlyAgentCannotTakePart(t *testing.T) {
-	t.Parallel() // most of it is a pause
+	t.Parallel() // the test mostly waits
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	w.agents[0].Reject = errors.New("its disk is full")
 	ctx, cancel := context.WithCancel(t.Context())

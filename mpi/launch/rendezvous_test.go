@@ -30,14 +30,14 @@ func TestAgent0NeverCame(t *testing.T) {
 }
 
 func TestAgentWithAWrongSecretIsRefused(t *testing.T) {
-	t.Parallel() // most of it is a pause
+	t.Parallel() // the test mostly waits
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	w.agents[1].Secret = auth.NewSecret()
 	w.agents[0].JoinTimeout = bound
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := w.begin(ctx, 0)
 	var second result
-	// Half of the time is for another port to answer. Where a busy machine needs all of it to hear agent 0, there is more.
+	// For half of the limit, another port may answer. A busy machine may need all of it to hear agent 0, so the limit grows.
 	for limit := 5 * time.Second; second.Cause != "start" && limit < testkit.Patience; limit *= 4 {
 		w.agents[1].JoinTimeout = limit
 		second = <-w.begin(t.Context(), 1)
@@ -61,7 +61,7 @@ func TestAgentWithAWrongSecretIsRefused(t *testing.T) {
 	}
 }
 
-// All agents get the same sentence.
+// If agents do not fit together, all of them report the same sentence.
 func TestAgentsThatDoNotFit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(agents []AgentConfig)
@@ -85,7 +85,7 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A second agent 1 is rejected, early or late, and the run goes on.
+// If a second agent 1 comes after the run has begun, it is rejected, and the run goes on.
 func TestSecondAgentWithANumberIsSentAway(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -116,7 +116,7 @@ func TestPortsThatAreTaken(t *testing.T) {
 	l, err := net.Listen("tcp", joinPort(rendezvous.Loopback, taken))
 	must(t, err)
 	defer l.Close()
-	go func() { // another program, which hangs up on strangers
+	go func() { // another program, which closes every connection
 		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
 			conn.Close()
 		}
@@ -159,7 +159,7 @@ func TestAllPortsAreHeld(t *testing.T) {
 	}
 }
 
-// If agent 0 has saved no port, the error does not list that port among those that were tried.
+// If agent 0 has not saved a port, the error lists only the ports that all agents know.
 func TestNoPortIsLeft(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
@@ -172,7 +172,7 @@ func TestNoPortIsLeft(t *testing.T) {
 	}
 }
 
-// Without a run directory, they cannot meet, and the error says what to do.
+// If other programs hold all ports and there is no run directory, agents cannot meet, and the error says what to do.
 func TestAllPortsAreHeldByHand(t *testing.T) {
 	held := heldPorts(t, 2)
 	w := newWorld(t, []int{1, 1}, "say", "x")
@@ -193,11 +193,11 @@ func TestAllPortsAreHeldByHand(t *testing.T) {
 	}
 }
 
-// relay holds the first of a run's ports, passes what agent 1 says on to agent 0, who listens at a later one, and passes the answers back.
+// relay holds the first of a run's ports. It passes agent 1's data on to agent 0, which listens at a later port, and the answers back.
 type relay struct {
 	mu     sync.Mutex
-	change func(part []byte) []byte // of the answers
-	passed bytes.Buffer             // all that went by, both ways
+	change func(part []byte) []byte // changes agent 0's answers
+	passed bytes.Buffer             // the data of both directions
 }
 
 // relayed puts a relay between agent 1 and agent 0.
@@ -261,7 +261,7 @@ func (r *relay) pass(to, from net.Conn, answers bool) {
 }
 
 // TestRelayBetweenAgents lets agent 1 reach agent 0 only through a relay. The run begins, because the relay passes on what it cannot
-// read: it sees neither MASTER_PORT nor a host's name.
+// read: neither MASTER_PORT nor the run's ID, for example.
 func TestRelayBetweenAgents(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "environ")
 	r := relayed(t, w)
@@ -284,8 +284,8 @@ func TestRelayBetweenAgents(t *testing.T) {
 	}
 }
 
-// TestRelayChangesTheLayout has the relay change the last byte of each answer from a time on at which agent 1 has proved itself, and the
-// layout is yet to come: agent 1 starts no worker.
+// TestRelayChangesTheLayout has the relay change the last byte of each answer after agent 1 has proved itself, but before agent 0 sends the
+// layout. Agent 1 then does not start a worker.
 func TestRelayChangesTheLayout(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "environ")
 	for i := range w.agents {
@@ -314,7 +314,8 @@ func TestRelayChangesTheLayout(t *testing.T) {
 	}
 }
 
-// From the start of two agents to the end of their workers, which do nothing: nearly all of it is the rendezvous.
+// BenchmarkRendezvous measures the time from the start of two agents to the end of their workers. The workers do nothing, so nearly all of
+// it is the rendezvous.
 func BenchmarkRendezvous(b *testing.B) {
 	w := newWorld(b, []int{1, 1}, "")
 	for i := range w.agents {

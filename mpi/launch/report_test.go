@@ -15,8 +15,9 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// ranksDo has each rank of one node do its own shell script, once all have begun: of a rank that ends while others are still to be started
-// these have no part in the end. In the script $MARKS is a folder, and "await FILE" and "ended RANK" wait.
+// ranksDo has each rank of one node run its own shell script once all ranks have begun. Otherwise a rank might end before others start, and
+// those would not take part in the end. In the scripts, $MARKS is a folder, "await FILE" waits until a file exists, and "ended RANK" until
+// a rank has ended.
 func ranksDo(t *testing.T, scripts ...string) *world {
 	w := newWorld(t, []int{len(scripts)}, "")
 	w.elastic(0, 3)
@@ -76,7 +77,7 @@ func TestSavedDoesNotDependOnWhoEndedFirst(t *testing.T) {
 	}
 }
 
-// A run that is told to stop has saved if no rank failed meanwhile.
+// A run that a signal stops has saved if no rank failed meanwhile.
 func TestSignalledRunHasSavedIfNoRankFailed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other string // what rank 1 does at TERM
@@ -118,7 +119,7 @@ func killedBoth(v rundir.Verdict) bool {
 	return len(v.Ranks) == 2 && v.Ranks[0].Signal == int(syscall.SIGKILL) && v.Ranks[1].Signal == int(syscall.SIGKILL)
 }
 
-// If a worker prints a variable that may be secret, that is in its log but not in the report. The worker itself has the values.
+// If a worker prints a variable that may be secret, its value is in the worker's log, but not in the verdict, report or agent's log.
 func TestSecretsAreInNoReport(t *testing.T) {
 	const secret, inherited = "hf_b4d53cr3tb4d53cr3t", "w4nd8-1nh3r1t3d"
 	w := ranksDo(t, `echo "token $MY_TOKEN" >&2; echo "key=$wandb_api_key; $TOKENIZERS_PARALLELISM, $MODE";
@@ -145,7 +146,7 @@ func TestSecretsAreInNoReport(t *testing.T) {
 	}
 }
 
-// The file that the report names has the rank's last words.
+// The file that the report names contains the rank's last words.
 func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
 	for name, tc := range map[string]struct{ script, stream string }{
 		"standard error":    {`echo progress; echo 'it failed' >&2; exit 3`, "err"},
@@ -176,7 +177,7 @@ func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
 	}
 }
 
-// signalWhen is a context that TERM ends when all marks exist.
+// signalWhen returns a context that ends as by TERM when all marks exist.
 func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
@@ -228,7 +229,7 @@ func TestRanksOwnWordsReportOutOfMemory(t *testing.T) {
 	}
 }
 
-// If a rank only lost another one that had ended well, the report says so: their data had different lengths.
+// If a rank failed only because it lost a rank that had ended with 0, the report says so: their data may have had different lengths.
 func TestReportSaysThatARankEndedEarly(t *testing.T) {
 	w := ranksDo(t, "ended 1; "+lostPeer, "exit 0")
 	w.elastic(0, 0)

@@ -98,7 +98,7 @@ func TestTaskModeRunRestarts(t *testing.T) {
 	}
 }
 
-// Ends that no restart mends.
+// Exit codes 75 and 93 do not cause a restart.
 func TestStopAndExitCode93AreNotRestarted(t *testing.T) {
 	for code, cause := range map[string]string{"93": "crash", "75": "stopped"} {
 		w := newWorld(t, []int{1, 1}, "flaky", "1", "1", code)
@@ -112,7 +112,7 @@ func TestStopAndExitCode93AreNotRestarted(t *testing.T) {
 	}
 }
 
-// No round follows a crash if the run is told to end, or to save, or has workers that do not end.
+// No round follows a crash if the run was stopped, if its workers were warned, or if some workers do not end.
 func TestNoRoundFollowsAnOrderedEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		interrupted, warned, stuck bool
@@ -157,7 +157,7 @@ func TestUnrecordedRoundIsTheLast(t *testing.T) {
 			w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3")
 			w.elastic(0, 1)
 			path := filepath.Join(w.dir.Path(), path)
-			must(t, os.Mkdir(path, 0o700)) // nobody can write a file there
+			must(t, os.Mkdir(path, 0o700)) // a folder, so that the file cannot be written
 			r := w.run()
 			v := r[0].Verdict
 			if r[0].err == nil || r[1].err != nil || !sameVerdict(r[1].Verdict, v) || v.Exit != 3 || v.Round != 0 || v.Restart {
@@ -194,7 +194,7 @@ func TestSupersededAttemptDoesNotRestart(t *testing.T) {
 	}
 }
 
-// ddpbatch's own workers get a store of their own in each round, where only their attempt is served.
+// ddpbatch's own workers get a store of their own in each round. It serves only their attempt.
 func TestEachRoundHasItsWorkerStore(t *testing.T) {
 	w := newWorld(t, []int{1}, "store", "2")
 	w.agents[0].Builtin, w.agents[0].Policy.MaxRestarts = true, 2
@@ -208,7 +208,7 @@ func TestEachRoundHasItsWorkerStore(t *testing.T) {
 	}
 }
 
-// A caller that ends the run between two rounds gets no further workers.
+// If a signal ends the run between two rounds, the agents do not start any more workers.
 func TestSignalBetweenRoundsStartsNoWorkers(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -264,7 +264,7 @@ func TestManyRoundsLeaveNothingBehind(t *testing.T) {
 	if len(keys) > 12 {
 		t.Errorf("%d keys are left: %v", len(keys), keys)
 	}
-	// A worker's pipes may be closed a moment after its end; what is left behind stays for ever.
+	// A worker's pipes may be closed a moment after its end. A leak would stay forever.
 	testkit.Eventually(t, "files are closed", func() bool { return openFiles(t) <= files+8 })
 	testkit.Eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= tasks+16 })
 	must(t, r.close())

@@ -45,7 +45,7 @@ func TestOneAgentNeedsNoNetworkOrRunDirectory(t *testing.T) {
 	}
 }
 
-// Ranks are contiguous by agent, in the agents' order, whatever each runs.
+// Ranks are contiguous by agent, in the agents' order, however many workers each agent runs.
 func TestRanksAreContiguousByAgent(t *testing.T) {
 	w := newWorld(t, []int{2, 1, 3}, "environ")
 	w.agree(w.run())
@@ -117,7 +117,7 @@ func TestFirstFailureStopsAll(t *testing.T) {
 	}
 }
 
-// Four nodes of four: from the first worker's end to that of all others.
+// The failure of one rank ends all ranks on four nodes of four workers.
 func TestFirstFailureStopsFourNodes(t *testing.T) {
 	w := newWorld(t, []int{4, 4, 4, 4}, "flaky", "1", "9", "3", "go")
 	for i := range w.agents {
@@ -139,7 +139,7 @@ func TestFirstFailureStopsFourNodes(t *testing.T) {
 	}
 }
 
-// noneWasKilled checks that the first failure ended all others by TERM, which they do not ignore, and no time-out did.
+// noneWasKilled checks that all ranks that followed the first failure ended by TERM, which they do not ignore, and not by a time-out.
 func (w *world) noneWasKilled(v rundir.Verdict) {
 	w.t.Helper()
 	for _, r := range v.Ranks {
@@ -174,7 +174,7 @@ func TestTermIgnoredMeansKill(t *testing.T) {
 	}
 }
 
-// 75 is an agreed stop: the others are left alone while they save.
+// Exit code 75 is an agreed stop: the agents leave the other ranks alone while these save.
 func TestAgreedStopDisturbsNoRank(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "stop")
 	go func() { // the others end when rank 0's agent has reported its end
@@ -188,7 +188,7 @@ func TestAgreedStopDisturbsNoRank(t *testing.T) {
 }
 
 func TestVerdictHasTheStepOfTheMetrics(t *testing.T) {
-	for attempt, want := range map[int]int64{1: 40, 7: 0} { // another attempt's step is not this one's
+	for attempt, want := range map[int]int64{1: 40, 7: 0} { // a step of another attempt does not count
 		w := newWorld(t, []int{1}, "fail", "0", "4")
 		must(t, os.WriteFile(w.dir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
 		if v := w.agree(w.run()); v.Step != want {
@@ -240,7 +240,7 @@ func TestFaultyConfigIsRefused(t *testing.T) {
 	}
 }
 
-// From Run to the end of four workers that do nothing, on one node.
+// BenchmarkRun measures the time from Run to the end of four workers that do nothing, on one node.
 func BenchmarkRun(b *testing.B) {
 	w := newWorld(b, []int{4}, "")
 	w.agents[0].Command = []string{"true"}
@@ -273,7 +273,7 @@ func (s spyStore) Set(ctx context.Context, key string, value []byte) error {
 	return s.Store.Set(ctx, key, value)
 }
 
-// An agent that has received the verdict may end the job step: the verdict is on disk by then.
+// The verdict is on disk before agent 0 publishes it, because an agent that has received it may end the job step.
 func TestVerdictIsOnDiskWhenItIsPublished(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c, err := w.agents[0].withDefaults()

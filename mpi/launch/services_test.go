@@ -28,7 +28,8 @@ func TestMasterPortIsUsedAsGiven(t *testing.T) {
 	}
 }
 
-// Otherwise ranks would meet in the store of the run that has the port.
+// If MASTER_PORT is taken, the agents end before they start a worker. Otherwise ranks would meet in the store of the run that holds the
+// port.
 func TestMasterPortIsTaken(t *testing.T) {
 	l, err := net.Listen("tcp", rendezvous.Loopback+":0")
 	must(t, err)
@@ -47,7 +48,7 @@ func TestMasterPortIsTaken(t *testing.T) {
 	}
 }
 
-// PyTorch's store listens at MASTER_PORT before the workers start, a new one in each round, and the workers' environment says so.
+// PyTorch's store listens at MASTER_PORT before the workers start, and the workers' environment says so. Each round has a new store.
 func TestTorchStoreIsFreshInEachRound(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "torch", "1")
 	for i := range w.agents {

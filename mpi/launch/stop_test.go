@@ -39,7 +39,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 	}
 }
 
-// The exit codes of workers that were told to stop show whether they saved.
+// The exit codes of workers that a signal stopped show whether they saved.
 func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		codes []string
@@ -52,7 +52,7 @@ func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 2}, append([]string{"mixed"}, tc.codes...)...)
-			w.elastic(0, 3) // who is told to stop does not start again
+			w.elastic(0, 3) // a run that a signal stops does not restart
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			go func() {
@@ -71,7 +71,7 @@ func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	}
 }
 
-// One agent gets the signal, as with scancel of a task, and all stop.
+// If one agent gets a signal, as from scancel of a task, all agents stop.
 func TestSignalToOneAgentStopsAll(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "3")
 	ctx, cancel := context.WithCancelCause(t.Context())

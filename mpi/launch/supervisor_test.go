@@ -32,7 +32,7 @@ func (h *onFirst) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// A run that is told to stop while it starts its workers starts no more of them.
+// A run that gets a signal while it starts its workers does not start the remaining ones.
 func TestSignalWhileStartingStartsNoMoreWorkers(t *testing.T) {
 	w := newWorld(t, []int{5}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -48,8 +48,8 @@ func TestSignalWhileStartingStartsNoMoreWorkers(t *testing.T) {
 	}
 }
 
-// A rank that only lost its peer ends first. The peer, whose exception closed its connections before it ended, is the one
-// to blame, by its own exit code and words.
+// If a rank that only lost its peer ends first, the verdict still blames the peer, whose exception closed its connections before it ended.
+// The verdict has the peer's own exit code and words.
 func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 	for name, nproc := range map[string][]int{"on one node": {2}, "on two nodes": {1, 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 				echo $$ > "$%[1]s/new"; mv "$%[1]s/new" "$%[1]s/1"; echo 'RuntimeError: Connection closed by peer [127.0.0.1]:4711' >&2; exit 1`, workerFolder)
 			for i := range w.agents {
 				w.agents[i].Command = []string{"/bin/sh", "-c", script}
-				w.agents[i].PeerWait = testkit.Patience // rank 0 may find that rank 1 has ended as late as it likes
+				w.agents[i].PeerWait = testkit.Patience // rank 0 may find late that rank 1 has ended
 			}
 			v := w.agree(w.run())
 			if v.FirstRank != 0 || v.Exit != 7 || v.Host != "n1" || v.Cause != "crash" ||

@@ -17,7 +17,7 @@ import (
 // signal.Notify.)
 var trapped = []string{"/bin/sh", "-c", "trap 'echo user defined signal 2; exit 75' USR2; while :; do sleep 0.05; done"}
 
-// Every way by which a warning comes reaches every worker, once.
+// A warning reaches every worker once, whatever causes it.
 func TestWarningReachesEveryWorkerOnce(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, w *world){
 		"by an agent's channel": func(t *testing.T, w *world) {
@@ -82,7 +82,7 @@ func (w *world) measured(v rundir.Verdict) {
 	}
 }
 
-// A program without a handler would die of the signal, so it does not get it. It finds the stop file, or nothing.
+// A program without a handler would die of the signal, so it does not get it. Only the stop file warns such a program.
 func TestWarningSparesWorkersWithoutAHandler(t *testing.T) {
 	for code, cause := range map[int]string{75: "stopped", 0: "done"} {
 		w := newWorld(t, []int{2}, "")
@@ -107,7 +107,7 @@ func TestWarningSparesWorkersWithoutAHandler(t *testing.T) {
 	}
 }
 
-// A handler that comes after the warning is not missed.
+// A worker that installs its handler after the warning still gets the signal.
 func TestWarningWaitsForTheHandler(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := fmt.Sprintf(`while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; trap 'echo warned; exit 75' USR2; echo > `+
@@ -122,8 +122,8 @@ func TestWarningWaitsForTheHandler(t *testing.T) {
 	}
 }
 
-// A worker that is ending when the signal comes may have removed its handler already, as Python does when it finalizes. That the warning
-// kills it does not count as a failure.
+// A worker that is ending when the signal comes may have removed its handler already, as Python does when it finalizes. If the
+// warning kills it, that does not count as a failure.
 func TestEndingWorkerKilledByAWarningIsNotAFailure(t *testing.T) {
 	const ending = `trap 'trap - USR2; kill -USR2 $$' USR2; echo > "$DIR/$RANK"; while :; do sleep 0.05; done`
 	behind := "sh -c '" + strings.ReplaceAll(ending, "'", `'\''`) + "'; exit"
@@ -146,7 +146,7 @@ func TestEndingWorkerKilledByAWarningIsNotAFailure(t *testing.T) {
 	}
 }
 
-// A failure after a warning is not mended in a job that is about to end.
+// A failure after a warning does not cause a restart, because the job is about to end.
 func TestFailureAfterAWarningIsNotRestarted(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "")
 	w.elastic(0, 3)
@@ -165,7 +165,7 @@ func closed() <-chan struct{} {
 	return c
 }
 
-// The stop file of the job counts in every round, and each round has its own.
+// The job's stop file counts in every round. Each round also has a stop file of its own.
 func TestStopFileCountsInEveryRound(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := `[ "$DDPBATCH_ROUND" = 0 ] && exit 1; echo "$DDPBATCH_STOP_FILE"; echo > "` + w.dir.StopPath(1) +

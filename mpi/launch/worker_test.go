@@ -37,7 +37,7 @@ func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 2}, "wait", "0")
-			// One agent cannot start its workers; that of the other is stopped.
+			// Agent 1 cannot start its workers. The worker of agent 0 is stopped.
 			w.agents[1].Command, w.agents[1].Dir = []string{tc.command}, tc.dir
 			v := w.agree(w.run())
 			if v.Cause != "start" || v.Exit != tc.exit || v.FirstRank != 1 || v.Host != "n2" ||
@@ -56,15 +56,14 @@ func TestLogsThatCannotBeOpened(t *testing.T) {
 	if v.Cause != "start" || v.Exit != 1 || !strings.Contains(v.Message, "open the log of rank 0") {
 		t.Errorf("verdict is %+v", v)
 	}
-	// The second of two files: the first is not left open.
+	// Here, the second of two files cannot be opened. The first one must not stay open.
 	must(t, os.MkdirAll(w.dir.LogPath(1, "n1", 0, "err"), 0o700))
 	if v := w.run()[0]; v.Cause != "start" {
 		t.Errorf("verdict is %+v", v)
 	}
 }
 
-// Four writers of a thousand lines on each stream: every file is complete and in
-// order, and on the console no line is mixed with another.
+// If four workers write a thousand lines to each stream, every file is complete and in order, and lines on the console are not mixed.
 func TestOutputOfManyWorkersIsWhole(t *testing.T) {
 	const lines = 1000
 	w := newWorld(t, []int{4}, "lines", fmt.Sprint(lines))
@@ -75,7 +74,7 @@ func TestOutputOfManyWorkersIsWhole(t *testing.T) {
 		for i := range lines {
 			line := fmt.Sprintf("rank %d line %d %s\n", rank, i, strings.Repeat("x", i%97))
 			want.WriteString(line)
-			wantConsole[line] = 2 // once a stream
+			wantConsole[line] = 2 // once for each stream
 		}
 		for _, stream := range []string{"out", "err"} {
 			if got := w.logOf("n1", rank, stream); got != want.String() {
@@ -109,7 +108,7 @@ func TestLastLineIsCompleted(t *testing.T) {
 	}
 }
 
-// If the console or the disk fails, neither the workers nor the other copy end.
+// If the console or the disk fails, the workers and the other copy of their output go on.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Run("console", func(t *testing.T) {
 		w := newWorld(t, []int{1}, "lines", "100")

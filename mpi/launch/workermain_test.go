@@ -72,11 +72,11 @@ func workerMain() {
 				fmt.Println(s)
 				continue
 			case <-time.After(100 * time.Millisecond):
-				// for a second one: that none comes, TestSignalIsPassedOnOnce of package supervise holds
+				// time for a second signal; TestSignalIsPassedOnOnce of package supervise checks that none comes
 			}
 			os.Exit(atoi(args[1]))
 		}
-	case "flaky": // flaky ROUNDS RANK CODE [MARK]: in the first ROUNDS rounds that rank exits with CODE when all are there, and ROUND.MARK
+	case "flaky": // flaky ROUNDS RANK CODE [MARK]: for ROUNDS rounds, RANK exits with CODE once all ranks and ROUND.MARK are there
 		fmt.Println(rank(), os.Getenv("WORLD_SIZE"), os.Getenv("NODE_RANK"), os.Getenv("GROUP_WORLD_SIZE"),
 			os.Getenv("TORCHELASTIC_RESTART_COUNT"), os.Getenv("DDPBATCH_ROUND"), os.Getenv("MASTER_PORT"), os.Getenv("DDPBATCH_COOKIE"))
 		round := os.Getenv("DDPBATCH_ROUND")
@@ -99,7 +99,7 @@ func workerMain() {
 		if atoi(os.Getenv("DDPBATCH_ROUND")) < atoi(args[1]) {
 			os.Exit(1)
 		}
-	case "torch": // torch ROUNDS: counts in PyTorch's store; rank 0 fails in the first ROUNDS rounds when all have
+	case "torch": // torch ROUNDS: counts in PyTorch's store; in the first ROUNDS rounds, rank 0 fails once all have counted
 		fmt.Println(os.Getenv("TORCHELASTIC_USE_AGENT_STORE"), countInTorchStore())
 		round := os.Getenv("DDPBATCH_ROUND")
 		mark(round + "." + fmt.Sprint(rank()))
@@ -137,13 +137,13 @@ func workerMain() {
 	case "child": // child CODE: leaves a child behind that holds stdout, ignores TERM and never ends
 		child := exec.Command(os.Args[0], "orphan")
 		child.Stdout = os.Stdout
-		if len(args) > 2 { // setsid: out of the group
+		if len(args) > 2 { // setsid: the child leaves the group
 			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		}
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
-		if len(args) > 3 { // stays: the worker does
+		if len(args) > 3 { // stays: the worker does not end either
 			forever()
 		}
 		mark("pid")
@@ -154,7 +154,7 @@ func workerMain() {
 		signal.Ignore(syscall.SIGTERM)
 		mark("orphan")
 		forever()
-	case "lines": // lines N: to both streams, in pieces
+	case "lines": // lines N: writes N lines to both streams, in pieces
 		for i := range atoi(args[1]) {
 			line := fmt.Sprintf("rank %d line %d %s", rank(), i, strings.Repeat("x", i%97))
 			half := len(line) / 2
@@ -260,8 +260,8 @@ func await(names []string) {
 	}
 }
 
-// forever does not return. Where nothing else goes on in a program without cgo, Go's runtime takes an empty select for a deadlock, and
-// ends the program.
+// forever does not return. It does not use an empty select: in a program without cgo in which nothing else goes on, Go's runtime takes that
+// for a deadlock and ends the program.
 func forever() { time.Sleep(math.MaxInt64) }
 
 func die(s syscall.Signal) {

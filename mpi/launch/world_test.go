@@ -48,7 +48,7 @@ type result struct {
 	took time.Duration
 }
 
-// newWorld makes one agent for each number of workers; command is the workers'.
+// newWorld makes one agent for each element of nproc, its number of workers. All workers run command.
 func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	t.Helper()
 	exe, err := os.Executable()
@@ -59,7 +59,7 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	w := &world{t: t, folder: t.TempDir(), cookie: hex.EncodeToString(cookie[:])}
 	var attempt int
 	w.dir, attempt = newRunDir(t)
-	ports := append([]int{givenPort(t)}, Ports(w.cookie, 15)...) // agent 0's is the first, whatever others have
+	ports := append([]int{givenPort(t)}, Ports(w.cookie, 15)...) // agent 0 gets the first, whatever ports other tests hold
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for index, n := range nproc {
 		c := AgentConfig{
@@ -95,14 +95,14 @@ func newRunDir(t testing.TB) (dir *rundir.Dir, attempt int) {
 	return dir, attempt
 }
 
-// elastic lets the run go on with fewer agents than the most. It begins with all that come, however long they take.
+// elastic lets the run go on with minCount agents. The run begins with all agents that come, however long they take.
 func (w *world) elastic(minCount, maxRestarts int) {
 	for i := range w.agents {
 		w.agents[i].MinCount, w.agents[i].LastCall, w.agents[i].Policy.MaxRestarts = minCount, bound, maxRestarts
 	}
 }
 
-// beginShort is elastic, and lets the run begin without agents that do not come at once.
+// beginShort calls elastic, and lets the run begin without agents that do not come at once.
 func (w *world) beginShort(minCount, maxRestarts int) {
 	w.elastic(minCount, maxRestarts)
 	w.agents[0].LastCall = 100 * time.Millisecond
@@ -143,8 +143,7 @@ func (w *world) runUntil(ctx context.Context) []result {
 	return results
 }
 
-// agree checks that all agents returned one verdict and no error, and that it
-// is on disk; it returns it.
+// agree checks that all agents returned the same verdict and no error, and that this verdict is on disk. It returns the verdict.
 func (w *world) agree(results []result) rundir.Verdict {
 	w.t.Helper()
 	for i, r := range results {
@@ -168,7 +167,7 @@ func sameVerdict(a, b rundir.Verdict) bool {
 	return same && reflect.DeepEqual(a, b)
 }
 
-// logOf is what one rank wrote in the first round.
+// logOf returns what one rank wrote to a stream in the first round.
 func (w *world) logOf(host string, rank int, stream string) string {
 	return w.logAt(1, host, rank, stream)
 }
@@ -205,7 +204,7 @@ func (w *world) awaitMarks(names ...string) {
 	}
 }
 
-// noSurvivors looks for processes of this test in /proc.
+// noSurvivors waits until /proc has no more processes of this test.
 func (w *world) noSurvivors() {
 	w.t.Helper()
 	testkit.Eventually(w.t, "the end of all processes", func() bool { return len(w.processes()) == 0 })
@@ -270,7 +269,7 @@ const (
 	silence         = "it was silent for 10s"
 )
 
-// rejectWait is how long to wait for agents that have yet to receive why a run does not begin.
+// rejectWait is how long an agent waits for others that have not yet received the reason why a run does not begin.
 const rejectWait = 10 * time.Second
 
 // privatePath is the prefix of the paths of agents' private folders.
