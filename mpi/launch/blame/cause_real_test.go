@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit/torch"
 )
 
-// The table knows what real programs print: those that this machine has, each with a fault.
+// The table has the errors that real programs print: those programs that this machine has, each with a fault.
 func TestMessagesOfRealProgramsAreKnown(t *testing.T) {
 	const python = "/usr/bin/python3"
 	for cause, command := range map[string][]string{
@@ -71,7 +71,7 @@ for cause, fault in {
         print(cause + "\n" + traceback.format_exc(), end="\n\n")
 `
 
-// The exceptions of a real PyTorch are known, too.
+// The table also has the exceptions of a real PyTorch.
 func TestErrorsOfRealPyTorchAreKnown(t *testing.T) {
 	said := torch.Run(t, torchFaults, filepath.Join(t.TempDir(), "last.pt"))
 	faults := strings.Split(strings.TrimSpace(said), "\n\n\n")
@@ -86,7 +86,7 @@ func TestErrorsOfRealPyTorchAreKnown(t *testing.T) {
 	}
 }
 
-// failureOf runs a command that is to fail, and returns what it wrote to standard error.
+// failureOf runs a command that must fail, and returns what it wrote to standard error.
 func failureOf(t *testing.T, command ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)

@@ -18,7 +18,7 @@ type knownLog struct {
 	lines                      []string
 }
 
-// death is the end of a rank that has left the log.
+// deathOf returns the death of a rank that left the given log.
 func deathOf(lines []string) Death { return Death{Host: "n1", Exit: 1, Tail: Words(splitOut(lines))} }
 
 // splitOut splits a log at the line that marks the beginning of standard output.
@@ -69,8 +69,8 @@ func ordinaryLogs(t testing.TB) (logs [][]string) {
 	return logs
 }
 
-// Each message is found in the end of a log, and in the error file of PyTorch, also where ranks label their lines and whatever an ordinary
-// log has said before.
+// Find finds each message at the end of a log and in PyTorch's error file, even if ranks label their lines, and whatever an ordinary log
+// has before it.
 func TestMessagesAreKnown(t *testing.T) {
 	logs, ordinary := knownLogs(t), ordinaryLogs(t)
 	seen := map[string]bool{}
@@ -87,9 +87,9 @@ func TestMessagesAreKnown(t *testing.T) {
 		named := lastWords(deathOf(log.lines)).error != ""
 		for i, before := range ordinary {
 			switch {
-			case !named && lastWords(deathOf(before)).error != "": // that rank has said what it died of
+			case !named && lastWords(deathOf(before)).error != "": // the ordinary log already names an error
 				continue
-			case strings.Contains(before[0], "port error") && vague(log.cause): // and that is why
+			case strings.Contains(before[0], "port error") && vague(log.cause): // the ordinary log already explains the error
 				continue
 			}
 			if got := Find(deathOf(append(before[:len(before):len(before)], log.lines...))); got.Name != log.cause {
@@ -127,8 +127,8 @@ func TestOrdinaryLogsMatchNothing(t *testing.T) {
 	}
 }
 
-// Rows hold what the rest of the program relies on: names are unique, advice is a sentence of one line, and a node is to blame for nothing
-// but what is the infrastructure's.
+// The rows are as the rest of the program expects: names are unique, advice is one line, and only causes of the infrastructure blame a
+// node.
 func TestTableOfCauses(t *testing.T) {
 	names := map[string]bool{}
 	for _, r := range table() {
@@ -176,7 +176,8 @@ func TestFindOfOtherEnds(t *testing.T) {
 	}
 }
 
-// A rank that KILL ended may have run out of memory, though nothing has counted that, unless its agent killed it.
+// The advice for a rank that KILL ended says that it may have run out of memory, even if nothing counted that. If the rank's own agent
+// killed it, there is no advice.
 func TestAdviceForARankThatWasKilled(t *testing.T) {
 	for advice, d := range map[string]Death{killAdvice: {Signal: kill}, "": {Signal: kill, Stopping: true}} {
 		if got := Find(d); got.Advice != advice || got.Name != "" || got.Final || got.Class != "" {
@@ -185,7 +186,7 @@ func TestAdviceForARankThatWasKilled(t *testing.T) {
 	}
 }
 
-// A missing module's advice names the interpreter, where it is known.
+// The advice for a missing module names the Python interpreter if it is known.
 func TestAdviceNamesPython(t *testing.T) {
 	d := Death{Exit: 1, Tail: raised("ModuleNotFoundError: No module named 'torch.utils'")}
 	if got := Find(d).Advice; !strings.HasPrefix(got, "the python3 of the workers has no module torch.utils: ") {
@@ -200,7 +201,8 @@ func TestAdviceNamesPython(t *testing.T) {
 	}
 }
 
-// The trace of an exception stays the same where attempts differ, and is another one where it was raised elsewhere, or says something else.
+// The trace of an exception does not depend on what differs between attempts. It differs if the exception was raised elsewhere or has
+// another text.
 func TestTraceOfAnException(t *testing.T) {
 	trace := func(line, exception string) string {
 		lines := []string{tracebackHead, `  File "train.py", line ` + line + `, in <module>`, "    main()", exception}
@@ -222,8 +224,8 @@ func TestTraceOfAnException(t *testing.T) {
 	}
 }
 
-// FuzzFind: whatever a rank has said, what is found in it is bounded, does nothing to a terminal, and is one of the table's rows, by a line
-// that is there.
+// FuzzFind checks that, whatever a rank has printed, the result is bounded, cannot control a terminal, and is a row of the table that
+// matches a line of the text.
 func FuzzFind(f *testing.F) {
 	for _, log := range knownLogs(f) {
 		f.Add(strings.Join(log.lines, "\n"), 1, false)
@@ -267,7 +269,7 @@ func matchesLine(r row, text string) bool {
 	return false
 }
 
-// The documentation has the table, and no other rows.
+// The documentation has all rows of the table and no others.
 func TestTableOfCausesIsDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "concepts", "recovery.md"))
 	must(t, err)

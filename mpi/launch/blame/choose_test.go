@@ -49,7 +49,7 @@ const (
 
 func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// ChooseFailed finds a rank that failed by itself among ranks that saved or were told to stop.
+// ChooseFailed finds a rank that failed by itself among ranks that saved or were stopped by their agents.
 func TestChooseFailed(t *testing.T) {
 	saved := Death{Exit: 75}
 	for name, tc := range map[string]struct {
@@ -96,7 +96,7 @@ func TestChoose(t *testing.T) {
 		"first heard of":   {[]Death{{Exit: 3, Ended: sec(2)}, {Exit: 4, Ended: sec(1)}}, 1},
 		"at the same time": {[]Death{{Exit: 3, Ended: sec(1)}, {Exit: 4, Ended: sec(1)}}, 0},
 
-		// rank 3 raises; the others lose it, and end before its interpreter has; its agent, which has heard of them, tells it to stop
+		// rank 3 raises; the others lose it and end before its interpreter does; its agent learns of their ends and stops rank 3
 		"teardown is slow": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Exit: 1, Ended: sec(10.2), Tail: raised(reset)},
 			{Exit: 1, Ended: sec(10.3), Tail: raised(gone), Stopping: true}, {Exit: 1, Ended: sec(12), Tail: raised(boom), Stopping: true},
@@ -109,7 +109,7 @@ func TestChoose(t *testing.T) {
 			{Exit: 1, Ended: sec(10.1), ErrorFile: file(gone, 10)},
 			{Signal: term, Ended: sec(10.2), ErrorFile: file(boom, 10), Stopping: true},
 		}, 1},
-		// TERM goes to a rank's whole group: its loaders end of it, and it says so
+		// TERM goes to a rank's whole process group; it ends the rank's loaders, and the rank reports that
 		"a victim, and one whose loaders were told": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
 			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. "),
@@ -127,12 +127,12 @@ func TestChoose(t *testing.T) {
 		"not told in time": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
-		// it cleans up: its peers are gone by then
+		// its peers are gone when it cleans up
 		"meets lost peers while it cleans up": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
 			{Exit: 1, Ended: sec(10.2), Tail: during(raised(boom), raised(gone)), Stopping: true},
 		}, 1},
-		// the others: an exception of a lost peer, and what came of it
+		// one of the others: the exception of a lost peer, and another exception that followed from it
 		"raises something of its own about a lost peer": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: during(raised(gone), raised("TrainingError: epoch 3 failed"))},
 			{Signal: segv, Ended: sec(10.9)},
@@ -168,7 +168,7 @@ func TestChoose(t *testing.T) {
 			{Exit: 1, Ended: sec(10.2), Tail: labelled(1, raised(boom)), Stopping: true},
 		}, 1},
 
-		// ended by the kernel: it has no words
+		// a rank that the kernel ended cannot print anything
 		"killed":                {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(5.1)}}, 1},
 		"a fault":               {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: segv, Ended: sec(8), Stopping: true}}, 1},
 		"killed as it was told": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(9), Stopping: true}}, 0},
@@ -207,7 +207,7 @@ func TestChoose(t *testing.T) {
 			{Exit: 1, Ended: sec(5), Tail: append(raised(boom, "", "", "", "", "", "", ""), "wandb: upload: Connection reset by peer")},
 			{Exit: 1, Ended: sec(5.1), Tail: raised(boom)}}, 0},
 
-		// what is long after is another story
+		// what happens long after the first failure does not count
 		"told, and breaks a minute later": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
 			{Signal: segv, Ended: sec(66), Stopping: true}}, 0},
 		"fails while it is stopped": {[]Death{{Exit: 9, Ended: sec(5)}, {Exit: 1, Ended: sec(5.2), Tail: raised(boom), Stopping: true}}, 0},
@@ -220,12 +220,12 @@ func TestChoose(t *testing.T) {
 				Tail: raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), Stopping: true}},
 			0},
 
-		// saved, please start me again
+		// exit code 75: the rank saved and asks to be started again
 		"asked, beside a failure": {[]Death{{Exit: 75, Ended: sec(5)}, {Exit: 1, Ended: sec(7)}}, 1},
 		"asked, beside the told":  {[]Death{{Exit: 75, Ended: sec(5)}, {Signal: term, Ended: sec(6), Stopping: true}}, 1},
 		"all asked":               {[]Death{{Exit: 75, Ended: sec(5)}, {Exit: 75, Ended: sec(4)}, {}}, 1},
 
-		// PyTorch's times are those of the exception
+		// the times in PyTorch's error files are those of the exceptions
 		"raised earlier, ended later": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)},
 			{Exit: 1, Ended: sec(8), Host: "a", ErrorFile: file(boom, 4)}}, 1},
 		"within what clocks differ": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)},
@@ -258,7 +258,8 @@ func labelled(rank int, lines []string) []string {
 	return all
 }
 
-// The named rank does not depend on the order of the list, has failed if any rank has, and did not follow another.
+// The rank that Choose names does not depend on the order of the list. If any rank has failed, the named one has, and it did not follow
+// another.
 func TestChooseDoesNotDependOnTheOrder(t *testing.T) {
 	tails := [][]string{nil, raised(gone), raised(boom), during(raised(boom), raised(gone)), {"words"}, raised("KeyboardInterrupt"),
 		{"Traceback (most recent call last):"}}

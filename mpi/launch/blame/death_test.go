@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What a checkpoint has wrong is its rank's own failure, or the disk's: no error that package checkpoint words counts as a lost peer's,
-// or the network would be blamed for it.
+// No error text of package checkpoint counts as the words of a rank that lost a peer. A faulty checkpoint is a failure of the rank itself
+// or of the disk, and otherwise the network would be blamed for it.
 func TestErrorsOfCheckpointsAreNoVictims(t *testing.T) {
 	texts := 0
 	must(t, filepath.WalkDir("../../../checkpoint", func(path string, entry fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func TestErrorsOfCheckpointsAreNoVictims(t *testing.T) {
 	}
 }
 
-// These are the messages of ddpbatch's own libraries about a peer that went away.
+// The messages of ddpbatch's own libraries about a lost peer are known.
 func TestOwnWordsOfALostPeerAreKnown(t *testing.T) {
 	for _, text := range []string{
 		"ddpbatch: the connection to the store at 10.0.0.1:4711 is lost: EOF", // mpi/store

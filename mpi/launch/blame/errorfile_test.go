@@ -82,7 +82,7 @@ func TestInvalidErrorFiles(t *testing.T) {
 	}
 	pipe := filepath.Join(dir, "pipe")
 	must(t, syscall.Mkfifo(pipe, 0o600))
-	if _, err := ReadErrorFile(pipe); !errors.Is(err, vfs.ErrNotRegular) { // and it does not wait for a writer
+	if _, err := ReadErrorFile(pipe); !errors.Is(err, vfs.ErrNotRegular) { // without waiting for a writer
 		t.Errorf("a pipe: %v", err)
 	}
 	long := filepath.Join(dir, "long")
@@ -92,7 +92,7 @@ func TestInvalidErrorFiles(t *testing.T) {
 	}
 }
 
-// An error file that a file server holds a lease on, for a client of it, is read once that is given back.
+// An error file on which a file server holds a lease for one of its clients is read once the lease is released.
 func TestErrorFileUnderLeaseIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "error.json")
 	must(t, os.WriteFile(path, []byte(`{"message": "boom"}`), 0o600))
@@ -115,7 +115,7 @@ func FuzzErrorFile(f *testing.F) {
 		if len(e.Message) > maxMessage || len(e.Stack) > maxStack || !utf8.ValidString(e.Message+e.Stack) {
 			t.Errorf("%d and %d bytes", len(e.Message), len(e.Stack))
 		}
-		// it travels between agents, and into a report
+		// agents send it to each other, and it becomes part of a report
 		d := Death{Exit: 1, ErrorFile: e}
 		sent, err := json.Marshal(d)
 		if err != nil {
@@ -129,9 +129,9 @@ func FuzzErrorFile(f *testing.F) {
 	})
 }
 
-// torchAgents are small agents in Python, one after another, forked from a process that has imported PyTorch already, as their three ranks
-// are. Each tells the others to stop with TERM once one has ended badly, as our agents do, and leaves the deaths in a file. Its arguments
-// are a folder, and the ways in which rank 2 ends; each has its files in a folder of its name.
+// torchAgents runs small agents in Python, one after another. They and their three ranks are forked from a process that has imported
+// PyTorch already. As ddpbatch's agents do, each one stops the other ranks with TERM once a rank has failed. It then writes the deaths to a
+// file. The arguments are a folder, and the ways in which rank 2 ends. Each way has its files in a folder of its name.
 const torchAgents = `
 import gc, json, os, signal, socket, sys, time
 import torch, torch.distributed as dist
@@ -220,12 +220,12 @@ with open(os.path.join(folder, "deaths"), "w") as f:
 os._exit(0)
 `
 
-// Real failures of a real PyTorch, with their real last lines: whichever rank's end comes first, rank 2 is named with its error.
-// Signals and exit codes are cmd/ddpbatch's TestTorchFailureBlamesTheRankThatBegan.
+// If rank 2 of a real PyTorch run fails, the report names rank 2 and its error, whichever rank ends first.
+// TestTorchFailureBlamesTheRankThatBegan of cmd/ddpbatch checks signals and exit codes.
 func TestFailedRankOfRealPyTorchIsNamed(t *testing.T) { // without the race detector
 	cases := map[string]struct {
 		says     string // in the report
-		first    bool   // somebody else may be heard of first: the case has to be so to be one
+		first    bool   // the end of another rank must be reported first
 		recorded bool   // in an error file
 	}{
 		"raise": {says: "  ValueError: boom at step 3\n", recorded: true},
@@ -280,7 +280,7 @@ func realDeaths(t *testing.T, dir string) []Death {
 		}
 		d.Tail = Words(lines(".err"), lines(".out"))
 		var err error
-		// the others may be told to end while they write theirs
+		// TERM may end the others while they write theirs
 		if d.ErrorFile, err = ReadErrorFile(path + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) && d.Rank == 2 {
 			t.Error(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// faulted is what faulthandler writes of an aborted program with so many other threads, whose thread that died has so many frames. current:
-// that is a Python one.
+// faulted returns what faulthandler writes about an aborted program with the given number of other threads. The thread that died has the
+// given number of frames. If current, it is a Python thread.
 func faulted(others, frames int, current bool) []string {
 	lines := []string{"Fatal Python error: Aborted", ""}
 	for i := range others {
@@ -27,7 +27,7 @@ func faulted(others, frames int, current bool) []string {
 	return append(lines, "", "Extension modules: torch._C, torch._C._fft (total: 2)")
 }
 
-// The report shows why a program aborted, which stands before faulthandler's stacks, however many those are.
+// The last words of an aborted program include the reason, which it prints before faulthandler's stacks, however many stacks follow.
 func TestAbortedProgramIsJudgedByItsOwnWords(t *testing.T) {
 	said := []string{
 		"[E ProcessGroupNCCL.cpp:915] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) " +

@@ -29,7 +29,7 @@ func checkReport(t testing.TB, text string) {
 	}
 }
 
-// The reports below are written by hand: people are to read them.
+// The expected reports are written by hand, because people read reports.
 func TestReport(t *testing.T) {
 	var sixteen []Death
 	for rank := range 16 {
@@ -223,7 +223,7 @@ rank 0 on n1 exited with code 1, 0.2 s after the start
 		t.Run(name, func(t *testing.T) {
 			got := Report(tc.deaths, Choose(tc.deaths), tc.next)
 			checkReport(t, got)
-			// a | of an empty line has the space of its indentation
+			// the | of an empty line is followed by a space
 			want := strings.ReplaceAll(strings.TrimPrefix(tc.want, "\n"), "  |\n", "  | \n")
 			if got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
