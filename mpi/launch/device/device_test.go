@@ -59,7 +59,7 @@ func TestGPUsAreAssignedToWorkers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		r    Request
 		root fs.FS
-		env  string // of the plan
+		env  string // of the worker's share
 		err  string
 		warn string
 	}{
@@ -197,7 +197,7 @@ func TestCoresAreAssignedToWorkers(t *testing.T) {
 		"not confined": {r: Request{LocalRank: 0, LocalWorldSize: 2, NUMA: "node",
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=3,1", "SLURM_STEP_GPUS=1,3")}, granted: all,
 			cores: []int{0, 1, 2, 3, 8, 9, 10, 11}, threads: 4},
-		// of what is not known, worker 0 of 2 is put on node 0
+		// if the GPUs' nodes are not known, worker 0 of 2 is bound to node 0
 		"fewer than Slurm gave": {r: Request{LocalRank: 0, LocalWorldSize: 2, NUMA: "node",
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=0,1", "SLURM_STEP_GPUS=0,1,2")}, granted: all,
 			cores: []int{0, 1, 2, 3, 8, 9, 10, 11}, threads: 4},
@@ -243,7 +243,7 @@ func TestCoresAreAssignedToWorkers(t *testing.T) {
 
 var twoSocketsRoot = twoSockets()
 
-// A machine that reports nothing, as some containers do.
+// Binding to NUMA nodes is refused on a machine without sysfs, as in some containers.
 func TestNUMAWithoutSysfsIsRefused(t *testing.T) {
 	r := Request{LocalWorldSize: 1, NUMA: "node", Lookup: lookup()}
 	if p, err := NodeOf(upTo(4), fstest.MapFS{}).Assign(r); err == nil {
@@ -251,7 +251,7 @@ func TestNUMAWithoutSysfsIsRefused(t *testing.T) {
 	}
 }
 
-// A node's number is not an index: nodes without memory, or gaps, may come before it.
+// The number of a NUMA node is not an index: nodes without memory, or gaps, may come before it.
 func TestNUMANodesMayHaveGaps(t *testing.T) {
 	root := twoSockets()
 	root["sys/devices/system/node/node8/cpulist"] = root["sys/devices/system/node/node1/cpulist"]
@@ -263,7 +263,7 @@ func TestNUMANodesMayHaveGaps(t *testing.T) {
 	}
 }
 
-// TestExclusiveWorkersShareNothing tries random numbers of cores, GPUs and workers.
+// TestExclusiveWorkersShareNothing checks, for up to 16 workers, that workers with cores of their own do not share them.
 func TestExclusiveWorkersShareNothing(t *testing.T) {
 	for workers := 1; workers <= 16; workers++ {
 		for _, kind := range []string{"exclusive", "core-complex"} {
