@@ -25,7 +25,7 @@ func sound() *Machine {
 	}
 }
 
-// fullFolders refuses files in all folders except these.
+// fullFolders refuses new files in all folders except those in but.
 func fullFolders(but ...string) func(string) error {
 	return func(folder string) error {
 		for _, other := range but {
@@ -42,7 +42,7 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 func TestChecks(t *testing.T) {
 	card := fstest.MapFS{
 		"sys/bus/pci/devices/0000:17:00.0/vendor": file("0x10de"), "sys/bus/pci/devices/0000:17:00.0/class": file("0x030200"),
-		"sys/bus/pci/devices/0000:17:00.1/vendor": file("0x10de"), "sys/bus/pci/devices/0000:17:00.1/class": file("0x040300"), // its sound
+		"sys/bus/pci/devices/0000:17:00.1/vendor": file("0x10de"), "sys/bus/pci/devices/0000:17:00.1/class": file("0x040300"), // its audio
 		"sys/bus/pci/devices/0000:18:00.0/vendor": file("0x8086"), "sys/bus/pci/devices/0000:18:00.0/class": file("0x030000"),
 	}
 	withDriver := fstest.MapFS{"dev/nvidia3": {}}
@@ -54,7 +54,7 @@ func TestChecks(t *testing.T) {
 		change func(*Machine)
 		r      Request
 		env    []string
-		fatal  string // part of what is found; "": nothing is
+		fatal  string // part of the problem's text; "": no fatal problem
 		warns  string
 	}{
 		"sound": {},
@@ -154,7 +154,7 @@ func TestWorstFirst(t *testing.T) {
 // This machine runs tests, so it can run workers. Checking that takes hardly any time.
 func TestThisMachine(t *testing.T) {
 	least := time.Hour
-	for range 5 { // what else the machine does may take a slice
+	for range 5 { // other processes may slow a single check down
 		begun := time.Now()
 		for _, p := range This().Check(Request{Workers: 1, Lookup: os.LookupEnv}) {
 			if p.Fatal {
