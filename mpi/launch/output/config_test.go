@@ -14,7 +14,7 @@ func TestParseMap(t *testing.T) {
 		"1":            {All: Out},
 		"0:3":          {Ranks: map[int]Mode{0: Both}},
 		"0:3,1:0,2:1":  {Ranks: map[int]Mode{0: Both, 1: None, 2: Out}},
-		"12:2,127:3":   {Ranks: map[int]Mode{12: Err, 127: Both}}, // torchrun's takes one digit
+		"12:2,127:3":   {Ranks: map[int]Mode{12: Err, 127: Both}}, // torchrun accepts only one digit
 		"0:1,0:2":      {Ranks: map[int]Mode{0: Err}},
 		"1048575:1":    {Ranks: map[int]Mode{1048575: Out}},
 		"007:1":        {Ranks: map[int]Mode{7: Out}},
@@ -76,7 +76,7 @@ func TestPrefix(t *testing.T) {
 		"$rank/$local_rank $$${rank}":   "11/3 $11",
 		"plain":                         "plain",
 		"$rank.":                        "11.",
-		"\x1b[3${local_rank}m${rank}: ": "\x1b[33m11: ", // a color of one's own
+		"\x1b[3${local_rank}m${rank}: ": "\x1b[33m11: ", // a color for each worker
 	} {
 		if err := ParsePrefix(prefix); err != nil {
 			t.Errorf("%q: %v", prefix, err)

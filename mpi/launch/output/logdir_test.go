@@ -15,7 +15,7 @@ func TestLogDirKeepsEveryRoundApart(t *testing.T) {
 	if rel, err := filepath.Rel(base, d.path); err != nil || !regexp.MustCompile(`^job 7_[0-9]+$`).MatchString(rel) {
 		t.Errorf("the run's folder is %s", d.path)
 	}
-	for _, round := range []int{0, 1, 0} { // the third time nothing of the first is lost
+	for _, round := range []int{0, 1, 0} { // the third time must not lose what the first time wrote
 		streams, errorFile, err := d.Worker(round, 12)
 		must(t, err)
 		want := filepath.Join(d.path, "attempt_"+string(rune('0'+round)), "12")
@@ -37,7 +37,7 @@ func TestLogDirKeepsEveryRoundApart(t *testing.T) {
 		t.Errorf("the file of all ranks is %s, want %s", filtered.Err, want)
 	}
 	must(t, os.WriteFile(filtered.Err, nil, 0o600))
-	other, err := NewLogDir(base, "job 7") // another agent of the same node
+	other, err := NewLogDir(base, "job 7") // as another agent of the same node does
 	must(t, err)
 	if other.path == d.path {
 		t.Error("two agents have one folder")

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Eight workers at once: every file is complete, and on the console every line is whole and has its worker's label.
+// If eight workers write at once, every file is complete, and every line on the console is whole and has its worker's label.
 func TestOutputOfManyWorkersIsWhole(t *testing.T) {
 	const workers, lines = 8, 500
 	var shown screen
@@ -126,8 +126,8 @@ func TestRedirectsTeesAndFiltersSelectOutput(t *testing.T) {
 	})
 }
 
-// Lines of all ranks that contain a text go to one file, also of ranks that the console does not show. A label is not part of
-// the worker's line.
+// Lines of all ranks that contain a filter's text go to one file, even those of ranks that the console does not show. Filters do not look
+// at labels.
 func TestFilteredLinesGoToOneFile(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{OutFilters: []string{"loss", "n1"}, ErrFilters: []string{"never"}, Redirects: Map{All: Both}}
@@ -156,7 +156,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("closed terminal") }
 
-// If the console or the disk fails, the other gets everything, and the failure is logged once.
+// If the console or the disk fails, the other one still gets everything, and the failure is logged once.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	const lines = 5000
 	text := strings.Repeat("a line\n", lines)

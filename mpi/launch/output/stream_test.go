@@ -36,7 +36,7 @@ func (s *screen) String() string {
 	return strings.Join(s.writes, "")
 }
 
-// writeTo plays a worker: write gets the worker's end, and closing it is the worker's end.
+// writeTo simulates a worker. write gets the worker's end of the pipe, and the worker ends when write returns.
 func writeTo(t testing.TB, s *Stream, write func(w io.Writer)) {
 	t.Helper()
 	w := worker(t, s)
@@ -77,7 +77,7 @@ func pathsIn(dir string) Paths {
 	return Paths{Out: filepath.Join(dir, "out"), Err: filepath.Join(dir, "err")}
 }
 
-// A progress bar is on the console while it goes on, with its worker's prefix, and in the file as it was written.
+// A progress bar is shown on the console while it is still being written, with its worker's prefix. The file has it as it was written.
 func TestProgressIsShown(t *testing.T) {
 	paths := pathsIn(t.TempDir())
 	var shown screen
@@ -102,7 +102,7 @@ func TestProgressIsShown(t *testing.T) {
 	}
 }
 
-// Whatever bytes come, in whatever pieces, they are appended to the file unchanged, and the tail is their end.
+// Bytes of a worker are appended to the file unchanged, whatever they are and in whatever pieces they come. The tail is their end.
 func TestFileIsByteForByte(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -132,7 +132,7 @@ func TestFileIsByteForByte(t *testing.T) {
 		if out.Grown() != int64(len(all)) {
 			rt.Fatalf("%d bytes are counted, want %d", out.Grown(), len(all))
 		}
-		// with one's own line ends, and those of lines that were too long, it is all on the console
+		// the console has all bytes, and additional line ends after incomplete and long lines
 		if got, want := strings.ReplaceAll(shown.String(), "\n", ""), strings.ReplaceAll(string(all), "\n", ""); got != want {
 			rt.Fatalf("the console has %d bytes besides line ends, want %d", len(got), len(want))
 		}
@@ -146,7 +146,7 @@ func TestFileIsByteForByte(t *testing.T) {
 	})
 }
 
-// A stream ends in time although another process holds its pipe, and shows what was written.
+// A stream ends in time even if another process holds its pipe, and shows what was written.
 func TestStreamEndsInTime(t *testing.T) {
 	var shown screen
 	mux, err := NewMux(Config{}, To{Stdout: &shown}, nil)
@@ -169,7 +169,7 @@ func TestStreamEndsInTime(t *testing.T) {
 	}
 }
 
-// A process that writes forever into the pipe of a worker that has ended is read for a bounded time only.
+// If a process writes forever into the pipe of a worker that has ended, its output is read only for a bounded time.
 func TestEndlessLateOutputIsCutOff(t *testing.T) {
 	mux, err := NewMux(Config{}, To{}, nil)
 	must(t, err)
@@ -181,7 +181,7 @@ func TestEndlessLateOutputIsCutOff(t *testing.T) {
 	go func() {
 		defer close(over)
 		for {
-			if _, err := w.Write(make([]byte, 1000)); err != nil { // broken pipe, once nobody reads
+			if _, err := w.Write(make([]byte, 1000)); err != nil { // EPIPE, once the reader is closed
 				return
 			}
 		}
@@ -206,7 +206,7 @@ func TestSlowConsoleLosesNothing(t *testing.T) {
 	must(t, err)
 	errs.Drop()
 	w := worker(t, out)
-	// what the first read takes goes to the console and stays there; the rest fills the pipe
+	// the console blocks on the data of the first read; the rest fills the pipe
 	_, err = w.WriteString("first\n")
 	must(t, err)
 	testkit.Eventually(t, "the first read", func() bool { return out.Grown() > 0 })
