@@ -82,7 +82,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The order is that of the interfaces, but IPv6 comes last.
+// Addresses are in the order of the interfaces, but IPv6 addresses come last.
 func TestIPv6ComesLast(t *testing.T) {
 	addrs, err := Choice{}.Addresses(machine())
 	if err != nil || len(addrs) != 4 || addrs[0].String() != "10.1.0.5" || addrs[3].String() != "fd00:1::5" {
@@ -100,7 +100,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestForbids checks that only networks forbid addresses of another machine.
+// TestForbids checks that only networks in a specification, and addresses after ^, forbid addresses of another machine.
 func TestForbids(t *testing.T) {
 	for _, c := range []struct {
 		spec, addr string
@@ -109,7 +109,7 @@ func TestForbids(t *testing.T) {
 		{"", "10.1.0.7", false}, {"ib0", "10.1.0.7", false}, {"10.1.0.0/16", "10.1.0.7", false}, {"10.2.0.0/16", "10.1.0.7", true},
 		{"10.2.0.0/16", "::ffff:10.1.0.7", true}, {"10.2.0.0/16", "fd00::1", true}, {"10.2.0.0/16,10.1.0.0/16", "10.1.0.7", false},
 		{"10.2.0.0/16,ib0", "10.1.0.7", false},
-		{"10.1.0.5", "10.1.0.7", false}, // this machine's own (--local-addr)
+		{"10.1.0.5", "10.1.0.7", false}, // an address of this machine (--local-addr)
 		{"^10.1.0.0/16", "10.1.0.7", true}, {"^10.1.0.7", "10.1.0.7", true}, {"^docker", "10.1.0.7", false},
 		{"^10.2.0.0/16", "10.1.0.7", false},
 	} {
@@ -150,7 +150,7 @@ func TestInterfacesAreReal(t *testing.T) {
 
 var errBusy = errors.New("somebody else answers")
 
-// If all addresses lead there, the first one wins, although it takes a while.
+// If all addresses lead to agent 0, the first one wins, even if its answer takes a while.
 func TestRaceTakesTheFirstThatLeadsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		race := NewRace([]string{"a", "b", "c"}, HeadStart)
@@ -161,7 +161,7 @@ func TestRaceTakesTheFirstThatLeadsThere(t *testing.T) {
 	})
 }
 
-// A silent address delays the next one by its head start, and one where another program answers does not even do that.
+// A silent address delays the next one only by its head start. An address where another program answers does not delay it at all.
 func TestRacePassesASilentAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -184,7 +184,7 @@ func TestRacePassesASilentAddress(t *testing.T) {
 	})
 }
 
-// Without a head start all are tried at once, and the caller closes what was proved too late.
+// Without a head start, all addresses are tried at once. The caller closes what tries that succeed too late have opened.
 func TestRaceWithoutAHeadStartTriesAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var proved atomic.Int32
@@ -202,7 +202,7 @@ func TestRaceWithoutAHeadStartTriesAllAtOnce(t *testing.T) {
 	})
 }
 
-// Agent 0 may come up later than the others.
+// Addresses are tried again until agent 0 answers, because it may start later than the others.
 func TestRaceWaitsForALateAgent0(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
@@ -218,7 +218,7 @@ func TestRaceWaitsForALateAgent0(t *testing.T) {
 	})
 }
 
-// TestRaceSparesStrangers checks the pause after another job's store has answered: it logs each try.
+// TestRaceSparesStrangers checks the pause after another job's store has answered. That job logs each try.
 func TestRaceSparesStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
