@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// TestEveryLifeEndsWithinItsBudget plays whole lives of runs whose attempts end at random. No budget is ever exceeded, and a run that
-// fails only by its own faults ends.
+// TestEveryLifeEndsWithinItsBudget simulates runs from their first to their last attempt. Their attempts end at random. A run never
+// exceeds a budget, and ends after a bounded number of attempts.
 func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -30,7 +30,7 @@ func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 		used, restarts, now := map[Cause]int{}, 0, noon
 		ends := Causes()
 		over := false
-		// every requeue takes from a budget, and each job has MaxRestarts
+		// each requeue is charged to a budget, and each job has MaxRestarts
 		most := (budgets + 1) * (p.MaxRestarts + 1)
 		for attempt := 1; !over; attempt++ {
 			if attempt > most {
@@ -71,7 +71,7 @@ func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 	}
 }
 
-// A larger budget, or more restarts, never ends a run that smaller ones let go on.
+// A larger budget, or more restarts, does not end a run that goes on with less.
 func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 2))

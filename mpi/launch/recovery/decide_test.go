@@ -9,8 +9,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// In a chain, a time-out ends the link, whatever requeue.on and budgets say. The rest is as without a chain. Attempts without
-// progress count over links.
+// In a chain, a time-out ends the link, whatever requeue.on and the budgets say. Other causes are handled as without a chain. Attempts
+// without progress are counted across links.
 func TestDecideInAChain(t *testing.T) {
 	link := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventLink, Detail: "job " + job} }
 	ends := func(jobs ...string) []rundir.Event {
@@ -136,7 +136,7 @@ func TestDecide(t *testing.T) {
 			if got.Action != test.want || !strings.Contains(got.Why, test.says) || got.Cause != test.cause {
 				t.Errorf("got %+v, want %s (%q, cause %q)", got, test.want, test.says, test.cause)
 			}
-			// the agents write the end before they ask, and attempt end afterwards
+			// agents decide before the end is in the ledger, and "ddpbatch attempt end" decides after that
 			if again := Decide(test.policy, append(history, v.Event()), v, test.room, test.restarts); again.Action != got.Action ||
 				again.Why != got.Why {
 				t.Errorf("with the end in the ledger: %+v, without: %+v", again, got)
@@ -204,7 +204,7 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 	if got := Decide(p, history, v, false, 0); got.Action != GiveUp || !strings.Contains(got.Why, "first 5m") {
 		t.Errorf("three short lives: %+v", got)
 	}
-	if got := Decide(p, history, v, true, 0); got.Action != Restart { // as many as torchrun's user asked for
+	if got := Decide(p, history, v, true, 0); got.Action != Restart { // MaxRestarts bounds these, as with torchrun
 		t.Errorf("three short lives, with room for a restart: %+v", got)
 	}
 	if got := Decide(Policy{On: Causes(), NoProgress: 4}, history, v, false, 0); got.Action != Requeue {
@@ -212,8 +212,8 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 	}
 }
 
-// A traceback that ends two attempts before their first step would come again, whatever lies between, unless one got further or a person
-// started the run again.
+// A traceback that ends two attempts before their first step ends the run, whatever happens between the two, unless an attempt got further
+// or a person started the run again.
 func TestSameTracebackEndsTheRun(t *testing.T) {
 	const a, b = "00000000000000aa", "00000000000000bb"
 	crashed := func(trace string, step int64, lived time.Duration) func(*story) {
@@ -302,7 +302,7 @@ func TestFailedNodesAreExcluded(t *testing.T) {
 	}
 }
 
-// A job that saves within a short time limit, again and again, makes progress. One that saves at once does not.
+// A job that uses most of a short time limit before it saves makes progress. One that saves soon after its start does not.
 func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -346,7 +346,7 @@ func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 	}
 }
 
-// Exit code 75 asks for a requeue. The reason says that the workers saved, and later decisions count it, only if all did.
+// Exit code 75 asks for a requeue. The reason says that the workers saved, and later decisions count a save, only if all workers saved.
 func TestRequeueIsCalledSavedOnlyIfAllSaved(t *testing.T) {
 	unstarted := rundir.Verdict{Cause: string(Unknown), FirstRank: -1, Exit: 75, Unstarted: true}
 	killed := rundir.Verdict{Cause: string(Saved), Exit: 75, Message: "rank 3 was killed before it had ended"}

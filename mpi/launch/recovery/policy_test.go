@@ -7,7 +7,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// warnedFor is the ledger's end of an attempt whose workers had ended so long after their warning.
+// warnedFor returns the end event of an attempt whose workers took the given time from their warning to their end.
 func warnedFor(attempt int, took time.Duration, cause Cause, saved bool, signal int) rundir.Event {
 	return rundir.Event{Event: rundir.EventEnd, Attempt: attempt, Cause: string(cause), Saved: saved, Signal: signal,
 		WarnedS: took.Seconds()}
@@ -23,7 +23,7 @@ func TestLeadFor(t *testing.T) {
 		history []rundir.Event
 		limit   time.Duration // of the job
 		want    time.Duration
-		longest time.Duration // that is the reason; 0: there is none
+		longest time.Duration // the time that is the reason; 0: want is the policy's lead
 	}{
 		"the first attempt":                       {nil, day, 2 * minute, 0},
 		"saved with time to spare":                {[]rundir.Event{saved(1, minute)}, day, 2 * minute, 0},

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// corpusLine is the first line of a recorded time line (testdata/22.05/README.md) that holds all the words.
+// corpusLine returns the first line of a recorded time line (testdata/22.05/README.md) that contains all words.
 func corpusLine(t *testing.T, file string, words ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "22.05", file))
@@ -28,14 +28,14 @@ func corpusLine(t *testing.T, file string, words ...string) string {
 	return ""
 }
 
-// evidenceOf reads what a recorded time line shows of a job that was started for the first time: "JobState=RUNNING Reason=None
-// Restarts=0 PreemptTime=None", and of its nodes: "n1=mixed n2=down*".
+// evidenceOf parses a line of a recorded time line. It contains the state of a job, as in "JobState=RUNNING Reason=None Restarts=0
+// PreemptTime=None", and that of its nodes, as in "n1=mixed n2=down*". The job was started for the first time.
 func evidenceOf(line string) Evidence {
 	e := Evidence{Asked: true, Now: noon, EndTime: noon.Add(time.Hour), Lead: 2 * time.Minute}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
 		switch {
-		case key == "JobState" && e.State == "": // the other job's comes after
+		case key == "JobState" && e.State == "": // another job's state may follow
 			e.State = value
 		case key == "Reason":
 			e.Reason = value
@@ -50,7 +50,7 @@ func evidenceOf(line string) Evidence {
 	return e
 }
 
-// unmet is e for an attempt whose agents have not started any rank.
+// unmet returns e for an attempt whose agents have not started any rank.
 func unmet(e Evidence) Evidence {
 	e.Unmet = true
 	return e
@@ -61,14 +61,14 @@ func TestRefine(t *testing.T) {
 	nobody := rundir.Verdict{Cause: "unknown", Exit: 137, Message: "nobody"}
 	asked, drained := savedFor(Saved, 7), drainedOf("n2")
 	line := func(file string, words ...string) Evidence { return evidenceOf(corpusLine(t, file, words...)) }
-	// What scontrol said inside jobs on Slurm 22.05 after srun had ended, in the few seconds before KILL.
+	// scontrol printed this inside jobs on Slurm 22.05 after srun had ended, in the few seconds before KILL.
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
 	cancel := evidenceOf("JobState=COMPLETING Reason=None Restarts=0")
 	requeued := evidenceOf("JobState=COMPLETING Reason=None Restarts=1")
 	nodeDown := evidenceOf("JobState=PENDING Reason=None Restarts=1")
 	running := evidenceOf("JobState=RUNNING Reason=None Restarts=0")
 	near := running
-	near.EndTime = near.Now.Add(170 * time.Second) // a lead of 120, up to 60 early
+	near.EndTime = near.Now.Add(170 * time.Second) // a lead of 120 s, and up to 60 s early
 	unasked := Evidence{Now: noon, Lead: 2 * time.Minute}
 	unasked.Signals = []string{"USR2"}
 	failing := evidenceOf("JobState=NODE_FAIL Reason=NodeDown Restarts=0 n2=down*")
@@ -158,8 +158,8 @@ func TestRefine(t *testing.T) {
 	}
 }
 
-// Slurm 25.11 says COMPLETING alone while it ends a job, whatever ends it, and names the node that failed. What it said is in
-// slurm/testdata/25.11, which package slurm reads.
+// Refine understands Slurm 25.11, which reports only COMPLETING while it ends a job, whatever the reason, and names a node that failed. Its
+// output is recorded in slurm/testdata/25.11, which package slurm reads.
 func TestRefineReadsSlurm25_11(t *testing.T) {
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	failed := evidenceOf("JobState=COMPLETING Reason=None FailedNode=n2 Restarts=1")
@@ -178,7 +178,7 @@ func TestRefineReadsSlurm25_11(t *testing.T) {
 		test.e.Signals = []string{"TERM"}
 		for _, v := range []rundir.Verdict{cancelled, savedFor(Cancelled, 7), savedFor(Saved, 7)} {
 			if v.Exit == exit.Requeue && test.want == Node {
-				continue // workers that ask for it are started again, on whatever is left
+				continue // workers that ask for a restart get one, on the nodes that are left
 			}
 			if got := Refine(v, test.e); CauseOf(got) != test.want {
 				t.Errorf("%s, from %s: %s, want %s", test.name, v.Cause, got.Cause, test.want)

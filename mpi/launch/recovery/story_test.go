@@ -33,7 +33,7 @@ func (s *story) lastIn(job string) *story {
 	return s
 }
 
-// lived adds an attempt that lived for so long and ended so.
+// lived adds an attempt that lived for d and ended with the given cause, step and node.
 func (s *story) lived(d time.Duration, cause Cause, step int64, node string) *story {
 	if s.now.IsZero() {
 		s.now = noon
@@ -46,13 +46,13 @@ func (s *story) lived(d time.Duration, cause Cause, step int64, node string) *st
 	return s
 }
 
-// then adds another event.
+// then adds an event of the last attempt.
 func (s *story) then(event string, cause Cause) *story {
 	s.events = append(s.events, rundir.Event{Time: s.now, Event: event, Attempt: s.attempt, Cause: string(cause)})
 	return s
 }
 
-// requeued adds a requeue for each attempt's cause.
+// requeued adds n attempts that ended for cause, each with a requeue.
 func (s *story) requeued(n int, cause Cause, step int64) *story {
 	for i := range n {
 		s.lived(time.Hour, cause, step*int64(i+1), "").then(rundir.EventRequeue, cause)
@@ -60,7 +60,7 @@ func (s *story) requeued(n int, cause Cause, step int64) *story {
 	return s
 }
 
-// last is the verdict of one more attempt, which lived for an hour, and its beginning.
+// last returns the ledger with the beginning of one more attempt, and v as the verdict of that attempt, which lived for an hour.
 func (s *story) last(v rundir.Verdict) ([]rundir.Event, rundir.Verdict) {
 	if s.now.IsZero() {
 		s.now = noon
@@ -69,14 +69,14 @@ func (s *story) last(v rundir.Verdict) ([]rundir.Event, rundir.Verdict) {
 	return append(slices.Clip(s.events), rundir.Event{Time: s.now, Event: rundir.EventBegin, Attempt: v.Attempt, Job: s.lastJob}), v
 }
 
-// leftOut is an attempt that was preempted, and went on without a node that had failed a check.
+// leftOut adds an attempt that was preempted, and that went on without a node that had failed a check.
 func (s *story) leftOut(node string) *story {
 	s.lived(time.Hour, Preempt, 1, "")
 	s.events[len(s.events)-1].Unfit = []string{node}
 	return s
 }
 
-// drainedBefore is an attempt that saved because Slurm drained a node.
+// drainedBefore adds an attempt that saved because Slurm drained a node.
 func (s *story) drainedBefore(node string) *story {
 	s.lived(time.Hour, Node, 1, node)
 	s.events[len(s.events)-1].Drain, s.events[len(s.events)-1].Nodes = true, []string{node}
@@ -95,7 +95,7 @@ func savedFor(c Cause, step int64) rundir.Verdict {
 	return rundir.Verdict{Cause: string(c), Exit: 75, Saved: true, Step: step}
 }
 
-// drainedOf is the verdict of workers that saved because Slurm drains a node.
+// drainedOf returns the verdict of workers that saved because Slurm drains a node.
 func drainedOf(node string) rundir.Verdict {
 	v := savedFor(Node, 7)
 	v.Drain, v.Host, v.Nodes = true, node, []string{node}
