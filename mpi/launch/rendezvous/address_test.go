@@ -23,7 +23,7 @@ func addrsOf(list ...string) (addrs []netip.Addr) {
 	return addrs
 }
 
-// The addresses on which agent 0 listens, and which it offers to the others.
+// Agent 0 listens on the right addresses, and offers them to the others.
 func TestAgent0PublishesWhereItListens(t *testing.T) {
 	withExchange := func(c Config) Config {
 		c.Exchange = exchangeNothing
@@ -33,7 +33,7 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		c     Config
-		addrs []string // that the interface allows
+		addrs []string // addresses that the interface allows
 		want  string
 	}{
 		{"by a name", Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}, nil, ""},
@@ -47,7 +47,7 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 		{"told", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), nil, ""},
 		{"told, an interface", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}),
 			[]string{"10.1.0.5"}, "10.1.0.5"},
-		{"tasks of one node", tasks, nil, ""}, // which know its name alone
+		{"tasks of one node", tasks, nil, ""}, // the other tasks know only the node's name
 		{"told, tasks of one node", withExchange(tasks), nil, "127.0.0.1"},
 	} {
 		if got := strings.Join(localNetwork{addrs: addrsOf(tc.addrs...)}.hosts(tc.c), " "); got != tc.want {
@@ -63,7 +63,7 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 	}
 }
 
-// An interface that does not exist is an error of the node, unless all agents are on this machine.
+// An interface that does not exist is an error that names the node, unless all agents are on this machine.
 func TestMissingInterfaceIsAnError(t *testing.T) {
 	c := Config{World: World{Count: 2, Host: "n2"}, Network: Network{MasterAddr: "n1", Interface: "nosuch0"}}
 	if _, err := c.network(); err == nil ||
@@ -90,7 +90,7 @@ func TestMissingInterfaceIsAnError(t *testing.T) {
 	}
 }
 
-// Workers use the network that was asked for, although agent 0 was reached through another.
+// Workers use the network that the user chose, even if agent 0 was reached through another one.
 func TestWorkersUseTheChosenNetwork(t *testing.T) {
 	for _, tc := range []struct {
 		allowed []string
@@ -126,13 +126,13 @@ func TestSameHostIgnoresCaseAndDomain(t *testing.T) {
 	}
 }
 
-// What workers get as MASTER_ADDR.
+// Workers get the address at which agent 0 was reached as MASTER_ADDR, unless another one is given or PyTorch's store is elsewhere.
 func TestMasterAddrIsWhereAgent0WasReached(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		c       Config
 		reached string
-		served  string // where PyTorch's store is
+		served  string // the address of PyTorch's store
 		want    string
 	}{
 		{"reached", Config{Network: Network{MasterAddr: "n1"}}, "10.1.0.5", "", "10.1.0.5"},
@@ -162,7 +162,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// The same holds for the agent that has the endpoint.
+// The time of the name lookup also counts against the JoinTimeout of the agent that holds the endpoint.
 func TestNameLookupCountsAsAgent0sJoinTime(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{
@@ -178,7 +178,7 @@ func TestNameLookupCountsAsAgent0sJoinTime(t *testing.T) {
 	}
 }
 
-// The interface that leads workers to the others is that of the connection to the other agents.
+// Workers use the interface through which their agent is connected to the other agents.
 func TestWorkerInterfaceIsThatOfTheAgents(t *testing.T) {
 	var interfaces []reach.Interface
 	list := func() []reach.Interface {
@@ -218,9 +218,9 @@ func TestWorkerInterfaceIsThatOfTheAgents(t *testing.T) {
 	}
 }
 
-// Agent 0 warns if the others look for it elsewhere, and need to find it.
+// Agent 0 warns if a MASTER_ADDR given by hand is not its own address, unless it is the only agent.
 func TestAgent0WarnsWhereItIsElsewhere(t *testing.T) {
-	const nobodys = "192.0.2.1" // RFC 5737
+	const nobodys = "192.0.2.1" // reserved by RFC 5737: no host has it
 	for name, tc := range map[string]struct {
 		addr  string
 		given bool

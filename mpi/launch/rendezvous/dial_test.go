@@ -19,16 +19,16 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// A name that cannot lead to agent 0 is detected.
+// The dialer detects a name that cannot lead to agent 0.
 func TestNameThatCannotLeadThere(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		c        Config
-		resolves []string // nil: it does not
-		want     string   // "": no doubt
+		resolves []string // nil: the name is unknown
+		want     string   // "": the name may lead to agent 0
 	}{
 		{"another node", Config{Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5"}, ""},
-		{"unknown", Config{Network: Network{MasterAddr: "n1"}}, nil, ""}, // as the tries say
+		{"unknown", Config{Network: Network{MasterAddr: "n1"}}, nil, ""}, // the tries already report that
 		{"itself", Config{Network: Network{MasterAddr: "n1"}}, []string{"::ffff:127.0.1.1"},
 			"n1 resolves to 127.0.1.1 on n2, which is n2 itself and not another node; correct the name there (/etc/hosts), " +
 				"use an address, or start with srun --mpi=pmi2"},
@@ -68,7 +68,7 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 	}
 }
 
-// A name that resolves to this machine ends the wait, long before its time is over.
+// If agent 0's name resolves to this machine, the agent stops waiting long before JoinTimeout.
 func TestMisnamedAgent0EndsTheWait(t *testing.T) {
 	secret := auth.NewSecret()
 	c := Config{
@@ -79,7 +79,7 @@ func TestMisnamedAgent0EndsTheWait(t *testing.T) {
 	}
 	c = complete(c)
 	d := newDialer(newRendezvous(t.Context(), c, localNetwork{}))
-	d.race = reach.NewRace([]string{"127.0.1.1:1"}, 0) // where nobody listens
+	d.race = reach.NewRace([]string{"127.0.1.1:1"}, 0) // an address at which no process listens
 	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return addrsOf("127.0.1.1"), nil }
 	_, err := d.connect(t.Context())
 	var unmet *NotMetError
@@ -90,7 +90,7 @@ func TestMisnamedAgent0EndsTheWait(t *testing.T) {
 	}
 }
 
-// A refusal of the secret is final if all addresses refuse, or some have for a while.
+// A refusal of the secret is final if all addresses refuse it, or if one has refused it for refusalWait.
 func TestRefusalIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
@@ -101,7 +101,7 @@ func TestRefusalIsFinal(t *testing.T) {
 			t.Error("nobody else can be agent 0, and it goes on")
 		}
 		d := &dialer{cfg: patient, race: reach.NewRace(addrs, 0), refusedAt: make(map[string]time.Time)}
-		for range 3 { // it is taken back where another answer comes
+		for range 3 { // another answer from the same address resets the time
 			if d.isFinal(addrs[0], store.ErrOtherSecret) || d.isFinal(addrs[1], none) {
 				t.Error("agent 0 may come to the other address, and it ends")
 			}
@@ -122,14 +122,15 @@ func TestRefusalIsFinal(t *testing.T) {
 	})
 }
 
-// An answer that is not an agent 0's counts against a port from the first one on, until nobody listens there or an agent answers.
+// A port counts as taken if answers that are not an agent's come for takenWait. The time ends if no process listens there any longer or an
+// agent answers.
 func TestPortIsTaken(t *testing.T) {
 	silent := fmt.Errorf("%w within 5s", store.ErrSilent)
 	nobody := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, tc := range []struct {
 		name  string
 		here  bool
-		since time.Duration // when the port was first found so; 0: it was not
+		since time.Duration // for how long the port has been found taken; 0: not yet
 		err   error
 		want  bool
 	}{
@@ -162,9 +163,9 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// An agent 0 that has its port, and is slow to serve it, is not taken for another program.
+// An agent 0 that holds its port but is slow to serve it does not count as another program.
 func TestSlowAgent0IsMet(t *testing.T) {
-	t.Parallel() // most of it is a pause
+	t.Parallel() // the test mostly waits
 	secret := auth.NewSecret()
 	l, err := net.Listen("tcp", Loopback+":0")
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The text from Exchange may be anything. The error shows none of it.
+// Whatever text Exchange returns, a faulty one is refused, and the error does not show the secret in it.
 func TestHostileTextByExchangeIsRefused(t *testing.T) {
 	const run, secret = "test/1", "00000000000000000000000000000000000000000000000000000000000000aa"
 	for _, tc := range []struct{ text, want string }{
@@ -56,7 +56,7 @@ func TestHostileTextByExchangeIsRefused(t *testing.T) {
 	}
 }
 
-// However many addresses, an offer fits, and the likeliest are in it.
+// An offer fits however many addresses agent 0 has, and it contains the first ones, which are the likeliest to work.
 func TestOfferFits(t *testing.T) {
 	var o offer
 	o.Run, o.Port, o.Secret = "cluster/123456789.0.0", 65535, strings.Repeat("a", 64)

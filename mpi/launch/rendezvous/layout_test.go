@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every rank of the world is at one agent, in the agents' order.
+// Each rank of the world belongs to exactly one agent, in the agents' order.
 func TestLayoutCoversTheWorld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var joins []joinRequest

@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// claimSwitch has this program be the process of TestMasterPortOfAnotherUser that claims a port.
+// claimSwitch is the environment variable that makes this program the process of TestMasterPortOfAnotherUser that claims a port.
 const claimSwitch = "RENDEZVOUS_TEST_CLAIM"
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// complete fills in what package launch fills in for its callers.
+// complete fills in the fields that package launch fills in for its callers.
 func complete(c Config) Config {
 	if c.Index < 0 {
 		host, port, err := SplitEndpoint(c.Endpoint)
@@ -84,7 +84,7 @@ func newRunDir(t *testing.T) *rundir.Dir {
 // exchangeNothing is an exchange that passes no text.
 func exchangeNothing(context.Context, string) (string, error) { return "", nil }
 
-// unnoticed is a context whose end nobody notices.
+// unnoticed is a context whose Done channel never closes.
 type unnoticed struct{ context.Context }
 
 func (unnoticed) Done() <-chan struct{} { return nil }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A lost participant's request changes nothing. A participant that comes after the last round gets the run's end as its answer.
+// A request of a lost participant has no effect. A participant that comes after the last round gets the run's end as its answer.
 func TestLostParticipantCannotJoin(t *testing.T) {
 	r := newMembership(joinRequest{Count: 2})
 	lost := newParticipant("1", "")
@@ -27,7 +27,7 @@ func TestLostParticipantCannotJoin(t *testing.T) {
 	}
 }
 
-// In task mode, agents' numbers do not show their nodes, but the number of tasks of each node does.
+// In task mode, the numbers of missing agents do not show their nodes. The number of tasks on each node does.
 func TestMissingTasksHaveNodes(t *testing.T) {
 	layout := map[string]int{"n1": 2, "n2": 2, "n3": 1}
 	for _, tc := range []struct {
@@ -65,7 +65,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 	}
 }
 
-// What an agent waits for depends on whether the run may begin without it.
+// The text that says what an agent waits for depends on whether the run may begin without it.
 func TestWhatAnAgentWaitsFor(t *testing.T) {
 	fixed := Config{World: World{Index: 1, Count: 3}, Admission: Admission{MinCount: 3}}
 	elastic, unnumbered := fixed, fixed
@@ -99,7 +99,7 @@ func TestEachNumberIsOneAgents(t *testing.T) {
 		}
 		return p
 	}
-	first := come("127.0.1.1", 1, "n1.cluster") // beside agent 0
+	first := come("127.0.1.1", 1, "n1.cluster") // on the node of agent 0
 	second := come("10.0.0.1", 2, "n3")
 	double := r.connect(agentName(newNonce()), addr("10.0.0.2"))
 	if r.connect(agentName(double.nonce), addr("10.0.0.2")) != nil {
@@ -153,11 +153,12 @@ func TestEachNumberIsOneAgents(t *testing.T) {
 	r.waitGone(time.Hour) // all that came have left
 }
 
-// An agent 0 that stood still has lost the others for that, and a loss by silence is told apart from the end of a connection.
+// StoodStill reports whether agent 0 lost the others because it stood still itself. SilentHosts lists only those lost by silence, not those
+// whose connection ended.
 func TestAgent0ThatStoodStillLostTheOthers(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
-		watched time.Time  // of the lost one
+		watched time.Time  // the lost participants' watched
 		stoodAt *time.Time // nil: never
 		why     string
 		want    bool

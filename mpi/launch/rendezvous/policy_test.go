@@ -20,14 +20,14 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// link is one agent's connection to the control store, in memory. It can be cut, and stand still for a while.
+// link is one agent's connection to the control store, in memory. It can be cut, and it can stop moving data for a while.
 type link struct {
 	store.Store
 	ended context.Context
 	cut   context.CancelCauseFunc
 
 	mu    sync.Mutex
-	still chan struct{} // nil: it moves
+	still chan struct{} // nil: the link moves data
 }
 
 func newLink(s store.Store) *link {
@@ -36,7 +36,7 @@ func newLink(s store.Store) *link {
 	return l
 }
 
-// freeze has the link stand still until the result is called.
+// freeze stops the link until the caller calls thaw.
 func (l *link) freeze() (thaw func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *link) freeze() (thaw func()) {
 	return func() { close(still) }
 }
 
-// pass waits while the link stands still. The context ends with the link, too.
+// pass waits while the link is frozen. The returned context also ends when the link is cut.
 func (l *link) pass(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.ended, func() { cancel(context.Cause(l.ended)) })
@@ -61,7 +61,7 @@ func (l *link) pass(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// said is an error as a client of a real store returns it.
+// said returns err as a client of a real store would.
 func (l *link) said(err error) error {
 	if err != nil && l.ended.Err() != nil {
 		return &store.LostError{Addr: "n1:1", Err: err}
@@ -73,7 +73,7 @@ func (l *link) Get(ctx context.Context, key string) ([]byte, error) {
 	ctx, end := l.pass(ctx)
 	defer end()
 	value, err := l.Store.Get(ctx, key)
-	_, end = l.pass(ctx) // it may have been stopped meanwhile
+	_, end = l.pass(ctx) // the link may have been frozen meanwhile
 	end()
 	return value, l.said(err)
 }
@@ -94,7 +94,7 @@ type room struct {
 	zero *Rendezvous
 }
 
-// newRoom has agent 0 wait for the others. opened receives the result.
+// newRoom makes agent 0, which waits for the others. opened receives its result.
 func newRoom(t *testing.T, ctx context.Context, c Config) (_ *room, opened <-chan error) {
 	c = complete(c)
 	r := newRendezvous(ctx, c, localNetwork{})
@@ -115,12 +115,12 @@ func newRoom(t *testing.T, ctx context.Context, c Config) (_ *room, opened <-cha
 	return &room{t, r}, ended
 }
 
-// come has another agent come. The caller closes it if it was admitted.
+// come makes another agent join. If it is admitted, the caller closes it.
 func (m *room) come(ctx context.Context, c Config) (*Rendezvous, *link, error) {
 	return m.comeCounting(ctx, c, (*Rendezvous).sendHeartbeats)
 }
 
-// comeCounting is come with another way to count.
+// comeCounting is come with count in place of sendHeartbeats.
 func (m *room) comeCounting(ctx context.Context, c Config, count func(*Rendezvous)) (*Rendezvous, *link, error) {
 	r := newRendezvous(ctx, complete(c), localNetwork{})
 	l := newLink(m.zero.store)
@@ -143,15 +143,16 @@ func (m *room) comeCounting(ctx context.Context, c Config, count func(*Rendezvou
 	return r, l, nil
 }
 
-// arrival is how another agent comes, in a test of admission.
+// arrival describes how another agent joins in a test of admission.
 type arrival struct {
 	index int
 	at    time.Duration
-	leave time.Duration // after it came, before it has an answer; 0: it does not
+	leave time.Duration // time after its arrival at which it leaves without an answer; 0: it stays
 	spoil func(c *Config)
 }
 
-// play has agents come to agent 0, which spoil changes. It returns agent 0's layout or error, when that was there, and what the others got.
+// play makes agents join agent 0, whose configuration spoil changes. It returns agent 0's layout or error, the time that this took, and the
+// others' errors.
 func play(t *testing.T, c Config, spoil func(*Config), arrivals ...arrival) (l *Layout, err error, took time.Duration,
 	others map[int]error) {
 	t.Helper()
@@ -196,7 +197,7 @@ func play(t *testing.T, c Config, spoil func(*Config), arrivals ...arrival) (l *
 	return l, err, took, others
 }
 
-// Which agents take part, and when that is decided.
+// The admission policy decides which agents take part, and when.
 func TestJoinPolicyDecidesWhoTakesPart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		count, min int
@@ -257,7 +258,7 @@ func TestJoinPolicyDecidesWhoTakesPart(t *testing.T) {
 	}
 }
 
-// tail is what follows the names of those that are missing.
+// tail returns the text that follows the names of the missing agents in a message.
 func tail(err error) string {
 	if strings.Contains(err.Error(), ErrTimeout.Error()) {
 		return ": " + ErrTimeout.Error()
@@ -265,7 +266,7 @@ func tail(err error) string {
 	return ""
 }
 
-// Agents that cannot take part say so. The others wait neither for them nor for agents that need not come any more.
+// Agents that cannot take part report the reason. The others wait neither for them nor for agents that are no longer needed.
 func TestRejectingAgentsAreNotWaitedFor(t *testing.T) {
 	for _, tc := range []struct {
 		min     int // 0: all of them
@@ -353,7 +354,7 @@ func TestMembershipChangesBetweenRounds(t *testing.T) {
 			return c
 		}
 		m, opened := newRoom(t, t.Context(), agent(0))
-		stopped := make(chan struct{}) // the whole process, as by SIGSTOP: it does not find out by itself that nobody answers
+		stopped := make(chan struct{}) // stops the whole process, as SIGSTOP does: it cannot notice the silence itself
 		one, link, err := m.comeCounting(t.Context(), agent(1), func(r *Rendezvous) {
 			tick := time.NewTicker(heartbeatEvery)
 			defer tick.Stop()
@@ -439,10 +440,10 @@ func TestLateAgentThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// If another program has the port of this machine's endpoint, the error says so after a while, and not only that agent 0 is not there.
+// If another program holds the port of this machine's endpoint, the error says so after a while, and not only that agent 0 is missing.
 func TestEndpointIsTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
-		tries time.Duration // what one try takes
+		tries time.Duration // duration of one try
 		err   error
 		warns string
 	}{

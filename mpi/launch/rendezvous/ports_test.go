@@ -37,8 +37,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Agents of one job in different builds must try the same ports: these were worked out
-// apart from this code, in Python.
+// The ports of a job do not change, because agents of different builds must try the same ports. The expected ports were computed
+// independently, in Python.
 func TestPortsAreFixed(t *testing.T) {
 	want := []int{64923, 61118, 61849}
 	if got := Ports("job", 3); !slices.Equal(got, want) {
@@ -65,9 +65,9 @@ func TestListenersOnSeveralAddressesAgree(t *testing.T) {
 	must(t, again.close())
 }
 
-// A port that is taken on one of the addresses is passed over, and leaves nothing behind.
+// A port that is taken on one of the addresses is skipped, and is free again on the other addresses.
 func TestListenWhereAPortIsTaken(t *testing.T) {
-	// One that the kernel gives at 127.0.0.2 may be that of a connection from 127.0.0.1.
+	// A port that the kernel chooses at 127.0.0.2 may be in use by a connection from 127.0.0.1.
 	other, err := net.Listen("tcp", joinPort("127.0.0.2", givenPort(t)))
 	must(t, err)
 	defer other.Close()
@@ -84,7 +84,7 @@ func TestListenWhereAPortIsTaken(t *testing.T) {
 	} else {
 		again.Close()
 	}
-	if _, err := listenFirst([]string{"192.0.2.250"}, ports); !errors.Is(err, syscall.EADDRNOTAVAIL) { // RFC 5737
+	if _, err := listenFirst([]string{"192.0.2.250"}, ports); !errors.Is(err, syscall.EADDRNOTAVAIL) { // reserved by RFC 5737
 		t.Errorf("an address of no interface: %v", err)
 	}
 	if port, err := freePort([]int{portOf(other), ports[1]}); err == nil {

@@ -15,13 +15,13 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// An agent that has come and cannot take part is not missing. When it comes again, it may be able to.
+// An agent that joined and cannot take part does not count as missing. When it joins again, it may be able to take part.
 func TestRejectingIsNotMissing(t *testing.T) {
 	r := newMembership(joinRequest{Host: "n1", Count: 4})
 	m := &Rendezvous{cfg: Config{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}},
 		Admission: Admission{MinCount: 2, JoinTimeout: time.Second}}, membership: r}
 	rejects := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &Rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
-	for range 2 { // it is one agent
+	for range 2 { // the same agent, twice
 		r.join(newParticipant(newNonce(), ""), rejects)
 	}
 	if able, rejecting := r.count(); able != 1 || len(rejecting) != 1 {
@@ -38,7 +38,7 @@ func TestRejectingIsNotMissing(t *testing.T) {
 		t.Errorf("where it has come again %d can take part, %+v cannot", able, rejecting)
 	}
 
-	// At an endpoint they have no numbers, and one machine may have several.
+	// At an endpoint, agents do not have numbers, and a machine may have several of them.
 	full := &Rejection{Message: "the agent on n2 cannot take part: it is full"}
 	one := joinRequest{Index: -1, ID: "1", Host: "n2", Count: 3}
 	other := joinRequest{Index: -1, ID: "2", Host: "n2", Count: 3}
@@ -63,7 +63,8 @@ func TestRejectingIsNotMissing(t *testing.T) {
 	}
 }
 
-// All nodes that failed a check are named, whichever agent was the first not to take part. A reason that blames no node stays as it is.
+// A rejection names all nodes that failed a check, whichever agent was the first to reject. A reason that does not blame a node stays as it
+// is.
 func TestUnfitNodes(t *testing.T) {
 	unfit := func(host string) *Rejection {
 		return &Rejection{Cause: "node", Exit: 1, Message: host + " failed a check", Unfit: []string{host}}
@@ -90,8 +91,8 @@ func TestUnfitNodes(t *testing.T) {
 	}
 }
 
-// When an agent that rejects ends, srun ends the others, maybe before all have come. The rejection is the reason nevertheless. If a person
-// ends the run meanwhile (Ctrl-C), that is the reason.
+// When an agent that rejects ends, srun ends the others with TERM, maybe before all have come. The rejection is still the reason of the
+// end. If a person ends the run with Ctrl-C (SIGINT), that is the reason.
 func TestRejectionIsTheReasonOfTheEnd(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		synctest.Test(t, func(t *testing.T) { rejectedAndEnded(t, sig) })
@@ -111,7 +112,7 @@ func rejectedAndEnded(t *testing.T, sig syscall.Signal) {
 	synctest.Wait()
 	unfit := &Rejection{Cause: "node", Message: "n2 failed a check"}
 	m.join(newParticipant(newNonce(), ""), joinRequest{Index: 1, Host: "n2", Count: 3, Rejects: unfit})
-	time.Sleep(rejectWait + time.Minute/2) // the third one's check takes its time
+	time.Sleep(rejectWait + time.Minute/2) // the check of the third agent is still running
 	cancel(SignalError{sig})
 	want := unfit.Message
 	if sig == syscall.SIGINT {
@@ -122,7 +123,8 @@ func rejectedAndEnded(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// The other agent has received agent 0's offer, rejected and ended before agent 0 knows that all agents have called Exchange.
+// A rejection is the reason of the end even if the other agent has received agent 0's offer, rejected and ended before agent 0 knows that
+// all agents have called Exchange.
 func TestRejectionBeforeTheEndOfExchangeIsTheReason(t *testing.T) {
 	agent := func(index int) Config {
 		return complete(Config{World: World{Index: index, Count: 2, Host: "n1"}, Identity: Identity{RunID: "r/1"}})
@@ -148,13 +150,13 @@ func TestRejectionBeforeTheEndOfExchangeIsTheReason(t *testing.T) {
 	if _, err := Join(t.Context(), &agent1); err == nil || err.Error() != "its disk is full" {
 		t.Errorf("the one that rejects: %v", err)
 	}
-	cancel(SignalError{syscall.SIGTERM}) // as srun does then
+	cancel(SignalError{syscall.SIGTERM}) // as srun does when a task ends
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "its disk is full") {
 		t.Errorf("agent 0 ended with: %v", err)
 	}
 }
 
-// The same holds if agent 0 is the one that cannot take part.
+// If agent 0 is the one that cannot take part, TERM does not replace that reason, but SIGINT does.
 func TestRejectingAgent0IsInterrupted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -177,7 +179,7 @@ func TestClocksThatAreFarApart(t *testing.T) {
 			var log strings.Builder
 			c := Config{World: World{Host: "n1"}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			c.compareClocks(joinRequest{Host: "n2", Clock: time.Now().Add(ahead)})
-			c.compareClocks(joinRequest{Host: "n3"}) // it does not say
+			c.compareClocks(joinRequest{Host: "n3"}) // it does not send its clock
 			if !strings.Contains(log.String(), want) || want == "" && log.Len() > 0 {
 				t.Errorf("%v: %q", ahead, log.String())
 			}
@@ -185,8 +187,8 @@ func TestClocksThatAreFarApart(t *testing.T) {
 	}
 }
 
-// If one agent was lost and another rejects, agents that come later receive that:
-// the wait for the first reason does not cut it short.
+// If one agent was lost and another one rejects, agents that come later receive the rejection. The short wait after the loss does not end
+// before they come.
 func TestRejectionAfterALossIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 4})
@@ -202,7 +204,7 @@ func TestRejectionAfterALossIsReceived(t *testing.T) {
 		r.drop(lost, silence)
 		synctest.Wait()
 		r.join(newParticipant("2", ""), joinRequest{Index: 2, Host: "n3", Count: 4, Rejects: &Rejection{Message: "its disk is full"}})
-		time.Sleep(2 * time.Second) // of the bubble's clock
+		time.Sleep(2 * time.Second) // on the bubble's clock
 		synctest.Wait()
 		select {
 		case err := <-ended:
@@ -216,7 +218,7 @@ func TestRejectionAfterALossIsReceived(t *testing.T) {
 	})
 }
 
-// More agents may come than the run can have. Some may reject, as long as enough others have come.
+// If more agents come than the run needs, some may reject, as long as enough others have come.
 func TestSparesMayReject(t *testing.T) {
 	r := &Rendezvous{cfg: Config{World: World{Count: 3}, Admission: Admission{MinCount: 2}},
 		membership: newMembership(joinRequest{Host: "n1", Count: 3})}
@@ -229,7 +231,7 @@ func TestSparesMayReject(t *testing.T) {
 	}
 }
 
-// The same holds if the agent waits for others, and has lost one.
+// If agent 0 has lost an agent while it waits for others, a signal that comes at the last moment is the reason of the end.
 func TestSignalBeforeAllMetCountsAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 3})

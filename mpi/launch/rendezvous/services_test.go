@@ -19,11 +19,11 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// chosenPorts has several runs on one machine choose the MASTER_PORT of a round at once, from one list, and returns the ports.
-// None of the runs' workers has bound its port yet. end ends the runs' rounds.
+// chosenPorts makes several runs on one machine choose the MASTER_PORT of a round at once, from one list, and returns the ports. The runs'
+// workers have not bound their ports yet. end ends the runs' rounds.
 func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports []int, end func()) {
 	t.Helper()
-	list := Ports(rand.Text(), runs) // what two steps of one seed have
+	list := Ports(rand.Text(), runs) // job steps with the same seed share such a list
 	all, layouts := make([]*Rendezvous, runs), make([]*Layout, runs)
 	var wg sync.WaitGroup
 	for i := range runs {
@@ -52,7 +52,7 @@ func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports [
 	}
 }
 
-// freePort returns a port that no process listens on or has claimed now.
+// freePort returns a port on which no process listens and that no process has claimed.
 func freePort(ports []int) (int, error) {
 	l, err := listenFirst([]string{""}, ports)
 	if err != nil {
@@ -61,7 +61,7 @@ func freePort(ports []int) (int, error) {
 	return l.port(), l.close()
 }
 
-// Claims of all the ports that a run tries do not keep it from getting a port.
+// A run gets a port even if other processes have claimed all ports that it tries first.
 func TestMasterPortsAreClaimed(t *testing.T) {
 	secret := auth.NewSecret()
 	c := Config{
@@ -73,7 +73,7 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 	}
 	r := newRendezvous(t.Context(), c, localNetwork{})
 	tried := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, r.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
-	var claimed []int // by this test: what another has claimed may be free in a moment
+	var claimed []int // by this test; a claim of another process may end soon
 	for _, port := range tried {
 		claim, err := claimPort("", port)
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -94,7 +94,7 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 	}
 }
 
-// That holds even if every port is claimed.
+// A run gets a port even if every port is claimed.
 func TestEveryPortIsClaimed(t *testing.T) {
 	all := func(_ string, port int) (io.Closer, error) {
 		return nil, fmt.Errorf("claim port %d: %w: %w", port, errClaimed, syscall.EADDRINUSE)
@@ -107,7 +107,8 @@ func TestEveryPortIsClaimed(t *testing.T) {
 	}
 }
 
-// Two runs that begin at once have both found the port free, as the worker that is to bind it does so later.
+// A given MASTER_PORT that another run has claimed is refused. Without claims, two runs that begin at once would both find it free, because
+// the worker binds it later.
 func TestMasterPortOfAnotherRunIsRefused(t *testing.T) {
 	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	first, err := c.claimMasterPort()
@@ -116,7 +117,7 @@ func TestMasterPortOfAnotherRunIsRefused(t *testing.T) {
 	must(t, err) // the claim leaves the port to the worker
 	must(t, worker.Close())
 
-	c.MasterAddr = "n1.cluster" // another name of it
+	c.MasterAddr = "n1.cluster" // another name of the same node
 	if _, err := c.claimMasterPort(); err == nil || !strings.Contains(err.Error(), "which another run on this machine was given, too") {
 		t.Errorf("claimed once more: %v", err)
 	}
@@ -126,8 +127,8 @@ func TestMasterPortOfAnotherRunIsRefused(t *testing.T) {
 	must(t, again.Close())
 }
 
-// Simulated nodes have an address each, and their runs do not meet;
-// but the worker of rank 0 on a real one has all addresses of the machine.
+// Simulated nodes have one address each, so their runs can use the same port. The worker of rank 0 on a real node binds all addresses of
+// the machine.
 func TestMasterPortOfASimulationIsClaimedByAddress(t *testing.T) {
 	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	taken := func(c Config) {
@@ -163,7 +164,7 @@ func TestMasterPortOfASimulationIsClaimedByAddress(t *testing.T) {
 	must(t, real.Close())
 }
 
-// PyTorch's store, if the agent serves it, is at one address only.
+// A MASTER_PORT that is taken on another address can be claimed if the agent serves PyTorch's store, which listens at one address only.
 func TestMasterPortOfTheTorchStoreIsAtOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	must(t, err)
@@ -178,7 +179,7 @@ func TestMasterPortOfTheTorchStoreIsAtOneAddress(t *testing.T) {
 	must(t, claim.Close())
 }
 
-// Rank 0 binds its port long after the agent has chosen it. Until the round ends, no other run may take that port.
+// No other run can take the port of a run until its round ends, although rank 0 binds that port long after the agent has chosen it.
 func TestMasterPortOfEachRun(t *testing.T) {
 	const trials, runs = 20, 8
 	for _, row := range []struct {
@@ -193,7 +194,7 @@ func TestMasterPortOfEachRun(t *testing.T) {
 			if slices.Sort(ports); len(slices.Compact(slices.Clone(ports))) != runs {
 				t.Errorf("%s: runs at once have the ports %v", row.name, ports)
 			}
-			for _, port := range ports { // as a later run finds it, and one of another user, whom permissions do not matter to
+			for _, port := range ports { // a later run, even another user's, finds it in use
 				if _, err := listenFirst([]string{""}, []int{port}); !errors.Is(err, syscall.EADDRINUSE) {
 					t.Errorf("%s: port %d is a run's, and taken: %v", row.name, port, err)
 				}
@@ -211,7 +212,7 @@ func TestMasterPortOfEachRun(t *testing.T) {
 	}
 }
 
-// A claim holds for every user of the machine, and a network namespace has ports, and claims, of its own.
+// A claim holds for every user of the machine. A network namespace has its own ports and claims.
 func TestMasterPortOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be another user and in another network namespace")
@@ -227,7 +228,7 @@ func TestMasterPortOfAnotherUser(t *testing.T) {
 		{"another user", "true false", syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}},
 		{"another namespace", "false true", syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}},
 	} {
-		cmd := exec.Command("/proc/self/exe") // whose folder the user cannot enter
+		cmd := exec.Command("/proc/self/exe") // the other user cannot enter the program's folder
 		cmd.Env, cmd.SysProcAttr = []string{claimSwitch + "=" + fmt.Sprint(port)}, &row.as
 		out, err := cmd.CombinedOutput()
 		if errors.Is(err, syscall.EPERM) {

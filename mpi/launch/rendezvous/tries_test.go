@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/launch/reach"
 )
 
-// The tries that an agent has saved may have been written by anybody.
+// The text about saved tries is bounded and harmless, whoever wrote their files.
 func TestHostileRowsAreBounded(t *testing.T) {
 	c := complete(Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}, World: World{Count: 5, Host: "n1"}})
 	c.Hosts = []string{"n1", "n2", "n3", "n4", "n5"}
@@ -28,7 +28,7 @@ func TestHostileRowsAreBounded(t *testing.T) {
 		}
 	}
 	folder := filepath.Join(c.RunDir.Path(), "attempts", "1", "reach")
-	must(t, syscall.Mkfifo(filepath.Join(folder, "4.json"), 0o600)) // whoever opens it waits for ever
+	must(t, syscall.Mkfifo(filepath.Join(folder, "4.json"), 0o600)) // a process that opens it waits forever
 	rows := c.savedTries([]int{1, 2, 3, 4})
 	text := (&NotMetError{errors.New("two of five"), rows}).Error()
 	if len(rows) != 4 || len(rows[2].Tries) != maxTries || strings.ContainsAny(text, "\x1b\x00") || strings.Contains(text, "elsewhere") ||
@@ -45,7 +45,7 @@ func TestHostileRowsAreBounded(t *testing.T) {
 	}
 }
 
-// Anything else than a port in agent 0's file leads nowhere.
+// A file of agent 0 that does not contain a valid port is an error.
 func TestFaultySavedPortLeadsNowhere(t *testing.T) {
 	c := Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}}
 	if port, err := c.savedPort(); !errors.Is(err, errNoSavedPort) {
