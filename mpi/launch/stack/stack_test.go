@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What real programs have written, and where their ranks stand: testdata/NAME.python and NAME.goroutines, each with one process after the
-// other. A line "== PID PARENT" begins one.
+// Stand finds where ranks stand in the stacks of real programs. testdata/NAME.python and NAME.goroutines hold these, one process after
+// another. A line "== PID PARENT" begins each process.
 func TestStand(t *testing.T) {
 	for name, want := range map[string]Standing{
 		"all_reduce.python":  {Call: "all_reduce", Line: "hang.py:20 in missing"},
@@ -38,7 +38,7 @@ func TestStand(t *testing.T) {
 	}
 }
 
-// processesOf divides a file of testdata.
+// processesOf parses the processes in a file of testdata.
 func processesOf(text string, goes bool) (all []Process) {
 	for i, part := range strings.Split(text, "== ") {
 		if i == 0 {
@@ -86,7 +86,7 @@ func TestFunctionsAreTakenApart(t *testing.T) {
 		"ddpbatch/mpi.AllReduce[...]":      {"ddpbatch/mpi", "AllReduce"},
 		"ddpbatch/mpi.(*Comm).Barrier":     {"ddpbatch/mpi", "Barrier"},
 		"example.org/a/b.v2.F.func1":       {"example.org/a/b", "func1"},
-		"gopkg.in/x.v2.Do":                 {"gopkg.in/x", "Do"}, // as its dots are not escaped here; the runtime writes x%2ev2
+		"gopkg.in/x.v2.Do":                 {"gopkg.in/x", "Do"}, // the dots are not escaped here; the runtime writes x%2ev2
 		"internal/poll.(*FD).Read":         {"internal/poll", "Read"},
 		"runtime.gopark":                   {"runtime", "gopark"},
 		"panic":                            {"", "panic"},
@@ -118,7 +118,7 @@ rubbish
 	}
 }
 
-// Whatever a worker writes, the result of reading it is bounded.
+// FuzzStacks checks that the result of parsing stacks is bounded, whatever a worker writes.
 func FuzzStacks(f *testing.F) {
 	names, err := filepath.Glob("testdata/*.*")
 	if err != nil || len(names) == 0 {
