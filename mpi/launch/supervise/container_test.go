@@ -14,7 +14,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// A container is removed if its client may have left it behind: the client was killed, reported that, or ended before anything ran in it.
+// A container is removed if its client may have left it behind: the client was killed, reported that it could not start the container, or
+// ended before anything ran in it.
 func TestContainersThatMayBeLeftAreRemoved(t *testing.T) {
 	const begin = `setsid env "$PAIR" sh -c 'trap "exit 0" TERM; touch "$0"; while :; do sleep 0.01; done' "$READY" & wait "$!"; `
 	for name, test := range map[string]struct {

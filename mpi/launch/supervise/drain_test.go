@@ -23,7 +23,7 @@ func drains(reasons map[string]string) func(context.Context) (map[string]string,
 	return func(context.Context) (map[string]string, error) { return reasons, nil }
 }
 
-// drainAgent is agent 0 of a run on n1 and n2, the first attempt of dir.
+// drainAgent returns agent 0 of a run on n1 and n2, in the first attempt of dir.
 func drainAgent(t *testing.T, dir *rundir.Dir, c Config, log *bytes.Buffer) (*Agent, *met) {
 	m := &met{store: store.NewMemory()}
 	c.RunDir, c.Attempt, c.Host, c.Log = dir, 1, "n1", slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -41,7 +41,7 @@ func watchesDrain(a *Agent, limit time.Duration) {
 	a.watchDrain()
 }
 
-// Slurm gets one question a minute at most, the first within a minute, and agents that begin together do not ask together.
+// An agent asks Slurm for drained nodes at most once a minute, first within a minute. Agents that begin together ask at different times.
 func TestDrainIsAskedForOnceAMinute(t *testing.T) {
 	first := map[time.Duration]bool{}
 	const agents = 100
@@ -75,7 +75,7 @@ func TestDrainIsAskedForOnceAMinute(t *testing.T) {
 	}
 }
 
-// Without Slurm, nothing is asked. That a controller does not answer is logged once.
+// Without Slurm, the agent asks only once. If a controller does not answer, the agent logs that once and goes on asking.
 func TestDrainThatIsNotKnown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -108,7 +108,7 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 	node := recovery.Policy{On: []recovery.Cause{recovery.Node}}
 	used := rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Cause: "node"}
 	saved := rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Cause: "stopped"}
-	answers := func(whys ...string) func(calls int) (string, error) { // "?": none
+	answers := func(whys ...string) func(calls int) (string, error) { // "?": an error
 		return func(calls int) (string, error) {
 			why := whys[min(calls, len(whys))-1]
 			if why == "?" {
@@ -122,10 +122,10 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 		history []rundir.Event
 		drains  map[string]string
 		spares  func(calls int) (string, error)
-		warns   string // the warning; "": there is none
+		warns   string // the warning; "": none
 		nodes   []string
-		logged  string // in the only line; "": there is none
-		asked   int    // whether the job can do without
+		logged  string // part of the only line; "": none
+		asked   int    // how often it asks whether the job can do without the nodes
 	}{
 		"a node": {node, nil, map[string]string{"n2": "Kill task failed"}, answers(""), "Slurm drains n2 (Kill task failed)",
 			[]string{"n2"}, "", 1},
@@ -184,7 +184,7 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 	}
 }
 
-// leaving runs one worker on n1 while Slurm drains n2, and returns agent 0's verdict and what the worker saw.
+// leaving runs one worker on n1 while Slurm drains n2. It returns agent 0's verdict, the worker's process and agent 0.
 func leaving(t *testing.T, c Config, a act) (rundir.Verdict, *fakeProcess, *Agent) {
 	t.Helper()
 	c.FindDrain, c.Policy.On = drains(map[string]string{"n2": "test"}), []recovery.Cause{recovery.Node}
@@ -206,8 +206,8 @@ func leaving(t *testing.T, c Config, a act) (rundir.Verdict, *fakeProcess, *Agen
 	return v, p, agent
 }
 
-// A run that saves as a node is drained is started again without that node, and not without the one on which a rank was the first to end.
-// The stop file that the agents make is not taken for a person's.
+// If a run saves because a node is drained, the verdict names that node, and not the one on which the first rank ended. The agents do not
+// count the stop file that they make themselves as a person's warning.
 func TestDrainedNodeIsTheCause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		act   act
@@ -239,7 +239,8 @@ func TestDrainedNodeIsTheCause(t *testing.T) {
 	}
 }
 
-// Workers that are restarted after a failure are asked to leave at once. The stop file of the round before is not a person's, either.
+// If a node is drained, workers that are restarted after a failure are asked to leave at once. The stop file of the previous round does not
+// count as a person's warning either.
 func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 	dir := newRunDir(t)
 	_, err := dir.ClaimAttempt()
@@ -273,7 +274,8 @@ func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 	}
 }
 
-// Workers that go on after the warning of a drain are warned again before the job's end. That is the cause then, and its time counts.
+// Workers that go on after the warning of a drain are warned again before the job's end. The job's end is then the reason for the stop, and
+// WarnedS counts from the second warning.
 func TestDrainedRunIsWarnedBeforeItsEnd(t *testing.T) {
 	dirs := []*rundir.Dir{newRunDir(t), newRunDir(t)}
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// watchesEnd runs watchEnd for a day at most, and returns after how long it ended.
+// watchesEnd runs watchEnd for a day at most, and returns how long it ran.
 func watchesEnd(a *Agent) time.Duration {
 	begin := time.Now()
 	day := time.AfterFunc(24*time.Hour, a.cancel)
@@ -26,22 +26,22 @@ func watchesEnd(a *Agent) time.Duration {
 	return time.Since(begin)
 }
 
-// Slurm's signal may come a minute before the warning is due. Then the warning waits until it is due. Any other signal counts at once.
+// If Slurm's signal comes up to a minute before the warning is due, the warning waits until then. Any other signal counts at once.
 func TestSignalWaitsUntilItIsDue(t *testing.T) {
 	const lead = 10 * time.Second
 	type job struct {
-		end       time.Duration // as it was told at the start; 0: it is not known
-		now       time.Duration // as Slurm says when the signal has come, and after; 0: nobody can be asked, or there is none
+		end       time.Duration // the job's end as known at the start; 0: not known
+		now       time.Duration // the end that Slurm reports when the signal comes; 0: Slurm cannot be asked, or the job has no end
 		silent    bool          // Slurm does not answer
 		preempted bool
-		late      time.Duration // as Slurm says later
+		late      time.Duration // the end that Slurm reports later; 0: as now
 	}
 	for name, tc := range map[string]struct {
 		job     job
 		builtin bool
 		signal  time.Duration
 		warned  time.Duration
-		why     string // how it begins
+		why     string // the beginning of the reason
 	}{
 		"37 s before the end of a one-minute job": {job{end: time.Minute, now: time.Minute}, false, 23 * time.Second,
 			50 * time.Second, "the job ends at "},
@@ -87,7 +87,7 @@ func TestSignalWaitsUntilItIsDue(t *testing.T) {
 						if time.Since(begin) > tc.signal && tc.job.late > 0 {
 							return begin.Add(tc.job.late), answer
 						}
-						if time.Since(begin) < tc.signal { // the end that was known comes before the signal
+						if time.Since(begin) < tc.signal { // watchEnd asks before the signal if the known end is near
 							return begin.Add(tc.job.now), nil
 						}
 						return begin.Add(tc.job.now), answer
@@ -108,7 +108,7 @@ func TestSignalWaitsUntilItIsDue(t *testing.T) {
 	}
 }
 
-// A signal that comes while another is held back is not lost: another job may get the nodes.
+// A signal that comes while another one is held back counts, too, because it may announce a preemption.
 func TestSecondSignalIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -173,7 +173,7 @@ func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 	}
 }
 
-// A limit may be moved while the job runs: the warning comes before the new end, and the next round's workers get the new deadline.
+// If the time limit changes while the job runs, the warning comes before the new end, and the next round's workers get the new deadline.
 func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 	const never = -1
 	limit := func(ends ...time.Duration) []any { // answers
@@ -184,9 +184,9 @@ func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 		return answers
 	}
 	for name, tc := range map[string]struct {
-		answers []any         // how long after the start the job ends, 0: it does not; or an error
+		answers []any         // time from the start to the job's end, 0: the job has no end; or an error
 		warned  time.Duration // after the start
-		end     time.Duration // as workers are told
+		end     time.Duration // the deadline that workers get
 		logged  string
 	}{
 		"nobody to ask":  {nil, 58 * time.Minute, time.Hour, ""},

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Every name that docs/cli/run.md lists, by the second worker of the second of two nodes.
+// A worker's environment has every name that docs/cli/run.md lists. Here it is the second worker on the second of two nodes.
 func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{
@@ -24,7 +24,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	c.Deadline = time.Unix(1800000000, 0)
 	c.Env = []string{
 		"PATH=/bin", "HOME=/home/u", "EMPTY=", "WITH=a=b", "no name", "=odd",
-		// What an agent must not pass on.
+		// An agent must not pass these values on, except DDPBATCH_SECRET_FILE.
 		"RANK=9", "MASTER_ADDR=stale", "TORCHELASTIC_USE_AGENT_STORE=True", "DDPBATCH_SECRET=stale", "DDPBATCH_SECRET_FILE=/k",
 		"DDPBATCH_STORE=stale", "DDPBATCH_LISTEN=stale", "DDPBATCH_RUN_ID=stale", "DDPBATCH_ATTEMPT=9", "DDPBATCH_STOP_FILE=stale",
 	}
@@ -43,7 +43,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7", "PYTHONUNBUFFERED": "1",
 		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_METRICS_FILE": run + "/metrics.jsonl",
 		"DDPBATCH_STOP_FILE": run + "/attempts/1/stop", "DDPBATCH_ATTEMPT": "1",
-		// a path, which the user's own program may read
+		// DDPBATCH_SECRET_FILE is a path that the user's own program may read
 		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k",
 	}
 	devices := device.Share{Threads: 7}
@@ -87,7 +87,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	want["DDPBATCH_OWN_CORES"] = "1"
 	check("a worker with cores of its own")
 
-	// What srun says of the agent's cores is shared out.
+	// The workers share the cores that srun reports for the agent.
 	c.Env = append(c.Env, "SLURM_CPUS_PER_TASK=8", "SLURM_TRES_PER_TASK=cpu=8")
 	check("an agent whose job asked for no cores")
 	c.CPUsPerTask = 4
@@ -96,7 +96,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	c.CPUsPerTask, c.Env = 0, c.Env[:len(c.Env)-2]
 	delete(want, "SLURM_CPUS_PER_TASK")
 
-	// A single agent listens on this machine alone, whatever the node is called.
+	// The store of a single agent listens only on this machine, whatever the node's name is.
 	one := c
 	one.Index, one.Count = 0, 1
 	m := r.rdzv
@@ -106,12 +106,12 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	}
 	r.rdzv = m
 
-	// The user's own values stand where they may.
+	// Variables that the user may set keep the user's values.
 	c.Env = append(c.Env, "OMP_NUM_THREADS=11", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0")
 	maps.Copy(want, map[string]string{"OMP_NUM_THREADS": "11", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"})
 	check("what the user chose")
 
-	// A worker that sees one GPU has another LOCAL_RANK; nothing stands twice (environMap).
+	// A worker that sees only one GPU has another LOCAL_RANK. environMap checks that no name is there twice.
 	devices.Env = []string{"CUDA_VISIBLE_DEVICES=5", "LOCAL_RANK=0"}
 	c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES=4,5")
 	maps.Copy(want, map[string]string{"CUDA_VISIBLE_DEVICES": "5", "LOCAL_RANK": "0"})
@@ -119,7 +119,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	devices.Env = nil
 	want["LOCAL_RANK"] = "1"
 
-	// Without a run directory nothing points into one.
+	// Without a run directory, no variable points into one.
 	c.Builtin, c.RunDir, c.Deadline = false, nil, time.Time{}
 	got := environ(c)
 	outside := []string{"DDPBATCH_SECRET_FILE", "DDPBATCH_ROUND", "DDPBATCH_COOKIE"}
@@ -137,7 +137,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	}
 }
 
-// With several nodes, users' commands get the interface by which the agents have met.
+// With several nodes, users' commands get the interface through which the agents met.
 func TestForeignCommandsGetTheInterface(t *testing.T) {
 	both := "GLOO_SOCKET_IFNAME=ib0 TP_SOCKET_IFNAME=ib0"
 	for name, tc := range map[string]struct {

@@ -24,16 +24,16 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// The next agent on the node removes what a killed agent left, but not what a living agent, or one of another node, has.
+// The next agent on a node removes the folder of a killed agent, but not that of a living agent or of an agent of another node.
 func TestFoldersOfKilledAgentsAreRemoved(t *testing.T) {
 	parent := t.TempDir()
 	parents := []string{filepath.Join(parent, "missing"), parent}
 	living, err := newPrivate(parents, "n1")
 	must(t, err)
 	dead := filepath.Join(parent, privateName+"1@n1")
-	elsewhere := filepath.Join(parent, privateName+"1@n2") // its lock may not be seen from here
+	elsewhere := filepath.Join(parent, privateName+"1@n2") // its lock may not be visible on this node
 	foreign := filepath.Join(parent, "somebody")
-	fresh := filepath.Join(parent, privateName+"2@n1") // about to be locked
+	fresh := filepath.Join(parent, privateName+"2@n1") // new, and about to be locked
 	long := time.Now().Add(-2 * privateAge)
 	for _, path := range []string{dead, elsewhere, foreign, fresh} {
 		must(t, os.Mkdir(path, 0o700))
@@ -53,7 +53,7 @@ func TestFoldersOfKilledAgentsAreRemoved(t *testing.T) {
 		t.Errorf("it is at %s", next.path)
 	}
 	must(t, next.remove())
-	must(t, os.RemoveAll(living.path)) // by somebody else
+	must(t, os.RemoveAll(living.path)) // as another program might
 	must(t, living.remove())
 	if left, err := os.ReadDir(parent); err != nil || len(left) != 3 {
 		t.Errorf("%v is left, %v", left, err)
@@ -63,7 +63,7 @@ func TestFoldersOfKilledAgentsAreRemoved(t *testing.T) {
 	}
 }
 
-// When systemd-logind, or another program, empties /dev/shm, the folder is made anew and locked as before, which is logged once.
+// If systemd-logind or another program empties /dev/shm, the agent makes its folder anew and locks it as before. It logs that once.
 func TestPrivateFolderThatIsRemoved(t *testing.T) {
 	parent := t.TempDir()
 	p, err := newPrivate([]string{parent}, "n1")
@@ -78,7 +78,7 @@ func TestPrivateFolderThatIsRemoved(t *testing.T) {
 		testkit.Eventually(t, "the look", func() bool { return h.look()[0].at.IsZero() != want })
 	}
 	for _, removed := range []string{p.path, filepath.Dir(beat), p.path} {
-		look(false) // it is there, and nobody has changed it
+		look(false) // the file exists, and has not been changed
 		must(t, os.Chtimes(beat, time.Time{}, time.Now()))
 		look(true)
 		must(t, os.RemoveAll(removed))
@@ -107,7 +107,7 @@ func TestPrivateFolderThatIsRemoved(t *testing.T) {
 	}
 }
 
-// A folder that was made anew but cannot be locked would be swept by another agent: it is removed, and made again.
+// If a folder that was made anew cannot be locked, the agent removes it and tries again later. Another agent would sweep it otherwise.
 func TestPrivateFolderThatCannotBeLocked(t *testing.T) {
 	p, err := newPrivate([]string{t.TempDir()}, "n1")
 	must(t, err)
@@ -132,7 +132,7 @@ func TestPrivateFolderThatCannotBeLocked(t *testing.T) {
 	must(t, p.remove())
 }
 
-// A folder that cannot be removed in time is left behind.
+// If the removal of a folder hangs, the agent stops waiting for it after answerLimit.
 func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Journal
@@ -157,7 +157,7 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// Without log files (--log-dir /dev/null), the first failure is reported nevertheless.
+// A worker gets an error file even without log files (--log-dir /dev/null), so that the first failure is reported.
 func TestErrorFileIsMadeWithoutLogs(t *testing.T) {
 	logs, err := output.NewLogDir(os.DevNull, "x")
 	must(t, err)
@@ -172,7 +172,7 @@ func TestErrorFileIsMadeWithoutLogs(t *testing.T) {
 	}
 }
 
-// An agent waits for a file system that hangs for a limited time only.
+// An agent waits only for answerLimit for a file system that hangs.
 func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 	for name, wait := range map[string]func(s *Supervisor) error{
 		"the stop file": func(s *Supervisor) error { s.awaitWrites(); return errors.New("has not answered") },
@@ -205,7 +205,7 @@ func TestAnsweredIsWhatWasDone(t *testing.T) {
 	}
 }
 
-// A look for the stop file that never ends is the last one, and does not delay the round.
+// If a check for the stop file hangs, no other check follows, and the round is not delayed.
 func TestStopFileOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
@@ -240,7 +240,7 @@ func TestWarnsAgainEverLessOften(t *testing.T) {
 	}
 }
 
-// as makes a command of another user.
+// as returns a command that runs as another user.
 func as(uid uint32, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin"}
@@ -248,8 +248,8 @@ func as(uid uint32, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestPrivateFolderOfAnotherUser: the system removes an agent's private folder, and another user makes one of its name, with links to what
-// the agent's user alone may write to.
+// If the system removes an agent's private folder, and another user makes one with its name, with links to a file to which only the agent's
+// user may write, the agent warns once, and does not use the folder or change that file.
 func TestPrivateFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
@@ -279,7 +279,7 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 	defer agent.Wait()
 	defer in.Close()
 	said := bufio.NewScanner(out)
-	var paths []string // of the folder, and of its files as workers know them
+	var paths []string // the folder's, and those of its files as workers get them
 	for len(paths) < 3 && said.Scan() {
 		paths = append(paths, said.Text())
 	}
@@ -287,14 +287,14 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 		t.Fatalf("the agent said %q and %s", paths, log.String())
 	}
 	folder := paths[0]
-	if filepath.Dir(folder) != shared { // it is removed below, by root
+	if filepath.Dir(folder) != shared { // root removes it below
 		t.Fatalf("the folder is %s", folder)
 	}
 	if names, err := as(attacker, "/bin/ls", folder).CombinedOutput(); err == nil {
 		t.Errorf("another user reads what is in the folder: %s", names)
 	}
 
-	must(t, os.RemoveAll(folder)) // as systemd-logind
+	must(t, os.RemoveAll(folder)) // as systemd-logind does
 	take := as(attacker, "/bin/sh", "-ec",
 		`mkdir -m 777 "$0"; for name in 0.error.json 0.heartbeat; do ln -s "$1" "$0/$name"; done`, folder, kept)
 	if said, err := take.CombinedOutput(); err != nil {
@@ -326,7 +326,7 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 	}
 }
 
-// usePrivate is the agent, and its worker, of TestPrivateFolderOfAnotherUser. The folder has been replaced when its input ends.
+// usePrivate acts as the agent of TestPrivateFolderOfAnotherUser and as its worker. When standard input ends, the folder has been replaced.
 func usePrivate(parent string) {
 	c := Config{Limits: Limits{HangAfter: time.Hour}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	p, err := newPrivate([]string{parent}, "n1")
@@ -340,7 +340,7 @@ func usePrivate(parent string) {
 	h := newHeartbeats(r, []*worker{{files: workerFiles{heartbeat: beat}}})
 	for range 3 {
 		h.keepFolder()
-		// as a worker may
+		// as a worker might
 		_ = exec.Command("/bin/sh", "-c", `echo theirs >"$0"; touch "$1"`, p.workersPath(errorFile), p.workersPath(beat)).Run()
 	}
 	_, err = blame.ReadErrorFile(errorFile)
@@ -348,11 +348,11 @@ func usePrivate(parent string) {
 	fmt.Printf("heartbeat: %t\nerror file: %t\nremoved: %v\n", beats, !errors.Is(err, fs.ErrNotExist), p.remove())
 }
 
-// TestSweepPrivateOfOthers: an agent removes what other agents of its user left, and nothing that another user made or may have put there.
+// An agent removes the folders that other agents of its user left, but nothing that another user made or may have put there.
 func TestSweepPrivateOfOthers(t *testing.T) {
 	parent := t.TempDir()
 	for name, row := range map[string]struct {
-		uid  int // 0: this one
+		uid  int // 0: this user
 		mode fs.FileMode
 		left bool
 	}{
@@ -383,7 +383,7 @@ func TestSweepPrivateOfOthers(t *testing.T) {
 	}
 }
 
-// Two users without accounts.
+// The IDs of two users without accounts.
 const (
 	victim   = 4242
 	attacker = 4243

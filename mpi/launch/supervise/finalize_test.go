@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// If agent 0 loses most nodes at once, or stood still itself, agent 0 is the one that is lost.
+// If agent 0 loses most nodes at once by silence, or stood still itself, the verdict blames agent 0's node.
 func TestIsolatedAgent0IsTheLostOne(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -62,13 +62,13 @@ func TestIsolatedAgent0IsTheLostOne(t *testing.T) {
 	}
 }
 
-// An agent 0 that was given up, and runs again only to be told to end, takes over the others' verdict. An agent 0 that is told to
-// end for another reason keeps its own.
+// If the others have given up agent 0, and it resumes only to be stopped, it adopts their verdict. If agent 0 is stopped for another
+// reason, it keeps its own.
 func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	for _, test := range []struct {
 		name, cause string
 		stood       bool
-		said        *rundir.Verdict // by another agent
+		said        *rundir.Verdict // the verdict of another agent
 		want        string
 	}{
 		{"given up", causeCancelled, true, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeNode},
@@ -96,7 +96,8 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	}
 }
 
-// The others' verdict is why the run ended. How agent 0's own workers ended, and that one of them forbids another attempt, stays agent 0's.
+// If the others gave up agent 0, their verdict says why the run ended. Agent 0's account of its own workers' ends stays, and so does an
+// exit code that forbids another attempt.
 func TestGivenUpKeepsTheAccount(t *testing.T) {
 	said := rundir.Verdict{
 		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Requeue: true,
@@ -125,7 +126,7 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 	}
 }
 
-// A node whose workers do not end is the one that failed, though agent 0 stood still before it found that out.
+// A node whose workers do not end is blamed, even if agent 0 stood still before it found that out.
 func TestNodeOfStuckWorkersIsBlamed(t *testing.T) {
 	m := &met{slept: true}
 	l := &rendezvous.Layout{
@@ -138,7 +139,8 @@ func TestNodeOfStuckWorkersIsBlamed(t *testing.T) {
 	}
 }
 
-// If agent 0 is lost, another agent's verdict is written to disk, without how the others' workers ended.
+// If agent 0 is lost, another agent writes the verdict to disk. That verdict does not say that the run has saved, because the agent does
+// not know how the others' workers ended.
 func TestAnotherAgentHasTheLastWord(t *testing.T) {
 	dir := newRunDir(t)
 	c := one(dir)

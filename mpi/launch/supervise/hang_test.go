@@ -20,7 +20,7 @@ func TestUnknownHeartbeats(t *testing.T) {
 	}
 }
 
-// A worker that hangs and ignores TERM gets little time.
+// A hung worker that ignores TERM gets only hangGrace before KILL.
 func TestHungWorkersHaveLittleTime(t *testing.T) {
 	c := complete(Config{World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Limits: Limits{Grace: time.Hour}})
 	s := &Supervisor{cfg: c}
@@ -33,7 +33,7 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 	}
 }
 
-// newHang decides which ranks are named, from how many seconds ago they fell silent.
+// newHang decides which ranks are named by how long ago they fell silent.
 func TestHangNamesTheRanksThatFellSilentFirst(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	asleep, waits := watch.Condition{Sleeps: true, Text: "asleep"}, watch.Condition{Text: "in futex"}
@@ -44,7 +44,7 @@ func TestHangNamesTheRanksThatFellSilentFirst(t *testing.T) {
 		return silentRank{quietRank: quietRank{Rank: rank, Host: host, For: ago, Condition: condition},
 			agent: int(host[1] - '0'), since: now.Add(-ago)}
 	}
-	// by an agent that looked some seconds before the others (task mode has one for each rank)
+	// reported by an agent that looked some seconds before the others (in task mode, each rank has an agent)
 	earlier := func(looked time.Duration, agent int, r silentRank) silentRank {
 		r.agent, r.For = agent, r.For-looked*time.Second
 		return r
@@ -140,7 +140,7 @@ func TestReportOfAHangNamesTheFirstSilent(t *testing.T) {
 	}
 }
 
-// The output of a worker's program, or of py-spy, cannot control a terminal, and does not fill it.
+// Stacks from a worker's program or from py-spy are cut, and cannot control a terminal.
 func TestStacksAreCutAndTamed(t *testing.T) {
 	got := beginning("\x1b[2Jevil\r\n" + strings.Repeat("é", 1000) + "\n" + strings.Repeat("line\n", 1000))
 	if want := " [2Jevil \n" + strings.Repeat("é", stacksWidth) + "\nline\n"; !strings.HasPrefix(got, want) {
@@ -162,7 +162,7 @@ func TestHangIsLookedForOftenEnough(t *testing.T) {
 	}
 }
 
-// A file server that does not answer delays nothing: the previous observation counts.
+// A file server that does not answer does not delay the agent: the previous heartbeats count.
 func TestSilentFileServerDelaysNoRank(t *testing.T) {
 	before := []heartbeat{{at: time.Unix(5, 0)}}
 	h := &heartbeats{paths: []string{"/x"}, seen: before, answers: make(chan []heartbeat)}
@@ -178,7 +178,7 @@ func TestSilentFileServerDelaysNoRank(t *testing.T) {
 	}
 }
 
-// If all workers have ended, and some agent takes long to report that, nothing counts as hung.
+// If all workers have ended, and an agent takes long to report that, no worker counts as hung.
 func TestEndedWorkersDoNotHang(t *testing.T) {
 	s := &Supervisor{round: &round{layout: twoMembers()}, hangWatch: &hangWatch{reports: map[int]quietReport{}}}
 	for agent := range 2 {

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// privateSwitch has this program be the process of TestPrivateFolderOfAnotherUser that has a private folder.
+// privateSwitch is the environment variable that makes this program the agent of TestPrivateFolderOfAnotherUser.
 const privateSwitch = "SUPERVISE_TEST_PRIVATE"
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func newRunDir(t *testing.T) *rundir.Dir {
 	return dir
 }
 
-// complete fills in what package launch fills in for its callers.
+// complete fills in the fields that package launch fills in for its callers.
 func complete(c Config) Config {
 	if c.Grace == 0 {
 		c.Grace = time.Minute
@@ -74,7 +74,7 @@ func complete(c Config) Config {
 	return c
 }
 
-// one is an agent of one worker, with a run directory if dir is not nil.
+// one returns the configuration of an agent with one worker, and with a run directory if dir is not nil.
 func one(dir *rundir.Dir) Config {
 	c := Config{
 		Identity: rendezvous.Identity{RunDir: dir}, World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1},
@@ -91,7 +91,7 @@ type met struct {
 	store               store.Store
 	addr, agent0, iface string
 	chosen, stood       bool
-	slept               bool // agent 0 stood still just now: shortly before whatever it loses from now on
+	slept               bool // agent 0 stood still just now, shortly before it loses other agents
 	silent              []string
 	dismissed           []string
 }
@@ -114,7 +114,7 @@ func (m *met) Agent0Lost() *rendezvous.LostError {
 	return &rendezvous.LostError{Host: "n1", Why: "its connection ended"}
 }
 
-// agentOf is an agent that has met the others through m, without its tasks.
+// agentOf returns an agent that has met the others through m. Its tasks do not run.
 func agentOf(t *testing.T, c Config, m *met) *Agent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)

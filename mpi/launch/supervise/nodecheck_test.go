@@ -15,7 +15,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// checking is the configuration of an agent whose node is to be checked.
+// checking returns the configuration of an agent that checks its node, and the agent's log.
 func checking(t *testing.T, checks ...[]string) (Config, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	c := Config{
@@ -100,7 +100,7 @@ func TestCheckNodeHangs(t *testing.T) {
 	}
 }
 
-// A run that is told to stop ends for that reason, not for a check that was running.
+// If a run is stopped while a check runs, it ends for that reason, and not because of the check.
 func TestCheckNodeIsInterrupted(t *testing.T) {
 	c, _ := checking(t, shell("echo >begun; sleep 1000"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestCheckNodeOfTasks(t *testing.T) {
 	}
 }
 
-// A problem despite which programs can run is only a warning.
+// A problem that does not keep programs from running is only a warning.
 func TestCheckNodeWarns(t *testing.T) {
 	c, log := checking(t)
 	c.Machine, c.Env = true, append(c.Env, "TMPDIR=/no-such-folder")

@@ -27,7 +27,7 @@ type act struct {
 	exit     int
 	deaf     bool // to TERM
 	receives bool // has a handler for warnings
-	onSignal int  // what it exits with when it gets a signal; 0: it dies of it; -1: 0
+	onSignal int  // its exit code after a signal; 0: it dies of the signal; -1: it exits with 0
 }
 
 // fakeProcess is a worker's process in memory. It remembers the signals that it gets, and when.
@@ -38,11 +38,11 @@ type fakeProcess struct {
 
 	mu      sync.Mutex
 	ended   bool
-	looks   int // for a handler of the warning
+	looks   int // how often the agent looked for a handler of the warning
 	signals []string
 }
 
-func (f *fakeProcess) Pid() int { return 1 << 30 } // which no process has
+func (f *fakeProcess) Pid() int { return 1 << 30 } // no process has this ID
 
 func (f *fakeProcess) Signal(sig syscall.Signal) error {
 	f.mu.Lock()
@@ -178,11 +178,11 @@ func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.RankNumbers, a act) 
 // between is a worker that gives signs of life from one time to another.
 func between(from, to time.Duration) act { return act{alive: [][2]time.Duration{{from, to}}} }
 
-// Workers hang once those of all nodes have been silent for so long; the node that fell silent first is to blame. An agent whose
-// workers have ended has no part in that.
+// Workers hang once those of all nodes have been silent for HangAfter. The verdict blames the node that fell silent first. An agent whose
+// workers have ended does not count.
 func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 	done := act{ends: time.Second}
-	turns := func(first, ends time.Duration) act { // signs for 32 s, and none for the 28 s after: its agent says so, and takes it back
+	turns := func(first, ends time.Duration) act { // silent for 28 s of each minute: its agent reports that, and takes it back
 		a := act{ends: ends}
 		for from := first; from < ends; from += time.Minute {
 			a.alive = append(a.alive, [2]time.Duration{from, from + 32*time.Second})
@@ -195,7 +195,7 @@ func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 		cause string
 		rank  int
 		host  string
-		most  time.Duration // that it takes
+		most  time.Duration // longest time that it may take
 		least time.Duration
 	}{
 		"one": {20 * time.Second, [][]act{{{}}}, causeHang, 0, "n1", 25 * time.Second, 20 * time.Second},
@@ -233,8 +233,8 @@ func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 	}
 }
 
-// The first failure ends the workers of all nodes: TERM at once, KILL after the grace. Those that agreed to stop leave by themselves,
-// as long as the grace lasts.
+// The first failure ends the workers of all nodes: they get TERM at once, and KILL after the grace. If a worker agreed to stop, the others
+// have the grace to end by themselves before they get TERM.
 func TestFirstFailureEndsWorkersAfterTheGrace(t *testing.T) {
 	const grace = 30 * time.Second
 	crash := act{ends: 10 * time.Second, exit: 3}
@@ -279,7 +279,7 @@ func TestFirstFailureEndsWorkersAfterTheGrace(t *testing.T) {
 	}
 }
 
-// A signal that one agent gets is passed on to the workers of all, once, and TermGrace bounds the time that they have.
+// A signal is passed on to the workers of all agents once, and TermGrace bounds the time that they have to end.
 func TestSignalIsPassedOnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -295,7 +295,7 @@ func TestSignalIsPassedOnOnce(t *testing.T) {
 	})
 }
 
-// The exit codes of workers that were told to stop show whether they saved.
+// The exit codes of workers that a signal stopped show whether they saved.
 func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		exits []int // by rank

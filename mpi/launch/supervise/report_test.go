@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// A report that is too long loses last lines, but no deaths.
+// A report that is too long loses last lines, but keeps all deaths.
 func TestReportFits(t *testing.T) {
 	var r endsReport
 	for rank := range 200 {
@@ -28,7 +28,8 @@ func TestReportFits(t *testing.T) {
 	}
 }
 
-// Agent 0 cannot restart workers beside processes that do not end. Those of another agent do not matter to it.
+// AllEnded is false if a process of agent 0's workers does not end, because agent 0 cannot restart workers beside it. Such processes of
+// another agent do not count.
 func TestAgent0sStuckWorkersHaveNotEnded(t *testing.T) {
 	for stuck, want := range map[int]bool{0: false, 1: true} {
 		s := &Supervisor{reports: map[int]endsReport{0: {}, 1: {}}}
@@ -39,14 +40,15 @@ func TestAgent0sStuckWorkersHaveNotEnded(t *testing.T) {
 	}
 }
 
-// The verdict of workers that were told to end says if none of them had given a sign of life for a minute, or for a third of the round.
+// If workers had not given a sign of life for a minute, or for a third of the round, when a signal stopped the run, the verdict says that
+// they may hang.
 func TestStopOfSilentRanksSaysThatTheyMayHang(t *testing.T) {
 	const m, s = time.Minute, time.Second
 	for name, test := range map[string]struct {
 		lasted time.Duration
 		silent []time.Duration
 		exit   int
-		want   string // "": nothing is said
+		want   string // "": the verdict does not say so
 	}{
 		"most of a short job":         {m, []time.Duration{55 * s, 58 * s}, 1, "for at least 55s: the run may hang"},
 		"a minute of a long job":      {600 * m, []time.Duration{m, 2 * m}, 1, "for at least 1m0s: the run may hang"},

@@ -13,9 +13,9 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// The stacks decide which ranks are named. All fell silent together, so none is named before.
+// If all ranks fell silent together, only their stacks decide which of them are named.
 func TestStandingsNameWhoDidNotCome(t *testing.T) {
-	type ranks []stack.Standing // rank r is on n1 or n2, as it is even or odd
+	type ranks []stack.Standing // even ranks are on n1, odd ones on n2
 	waits := func(call, line string) stack.Standing { return stack.Standing{Call: call, Line: line} }
 	at := func(line string) stack.Standing { return stack.Standing{Line: line} }
 	reduce, load := waits("all_reduce", "train.py:31 in step"), at("data.py:12 in load")
@@ -91,7 +91,7 @@ func TestStandingsNameWhoDidNotCome(t *testing.T) {
 		s := &Supervisor{cfg: Config{World: rendezvous.World{Host: "n0"}}, hung: newHang(silent, time.Second), reports: found}
 		v := s.cfg.hangOutcome(s.hung, now)
 		v.Time = now
-		v = s.namedByStacks(s.namedByStacks(v)) // it may be asked twice
+		v = s.namedByStacks(s.namedByStacks(v)) // it may be called twice
 		if v.Cause != "hang" || v.FirstRank != tc.first || !slices.Equal(v.Nodes, tc.nodes) || !strings.Contains(v.Message, tc.message) {
 			t.Errorf("%s: first %d, nodes %v: %s", name, v.FirstRank, v.Nodes, v.Message)
 		}
@@ -101,7 +101,8 @@ func TestStandingsNameWhoDidNotCome(t *testing.T) {
 	}
 }
 
-// A flight record comes from the worker: it may have any length, and must not make the agent wait.
+// Only the end of a flight record is read, and only if it is a regular file. The worker writes it, so it may have any length, and must not
+// make the agent wait.
 func TestOnlyTheEndOfARecordIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flight")
 	must(t, os.WriteFile(path, []byte("0123456789"), 0o600))

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A heartbeat file is read only if it is a regular file: links are not followed, and pipes not waited for.
+// A heartbeat file is read only if it is a regular file. The agent does not follow links, and does not wait for pipes.
 func TestHeartbeatsAreReadFromFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Unix(1_800_000_000, 0)
@@ -67,7 +67,7 @@ func TestHeartbeatsAreReadOnce(t *testing.T) {
 	}
 }
 
-// askedProcess counts how often it is looked for among the processes.
+// askedProcess counts how often its process ID is asked for.
 type askedProcess struct {
 	*fakeProcess
 	asked int
@@ -85,7 +85,7 @@ func TestProcessesAreLookedAtWithoutABeat(t *testing.T) {
 		at   time.Time
 		asks bool
 	}{
-		{at, true}, // the first look: it may have been changed long ago
+		{at, true}, // at the first look, the file may have been changed long ago
 		{at.Add(time.Second), false}, {at.Add(time.Second), true}, {at, false}, {time.Time{}, true}, {time.Time{}, true}, {at, false},
 	} {
 		p.asked = 0
@@ -96,7 +96,7 @@ func TestProcessesAreLookedAtWithoutABeat(t *testing.T) {
 	}
 }
 
-// A report that agent 0 has not taken is repeated: the step, and that the workers are quiet.
+// The contents of a report that agent 0 has not taken, such as the step and that the workers are quiet, are sent again.
 func TestReportsThatAreNotTakenAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "beat")
@@ -130,7 +130,7 @@ func TestReportsThatAreNotTakenAreRepeated(t *testing.T) {
 	})
 }
 
-// gets is a store that records which keys are waited for.
+// gets is a store that records the keys of calls of Get.
 type gets struct {
 	store.Store
 	mu   sync.Mutex
@@ -144,7 +144,8 @@ func (g *gets) Get(ctx context.Context, key string) ([]byte, error) {
 	return g.Store.Get(ctx, key)
 }
 
-// Of each agent, and in task mode there is one for each rank, agent 0 waits for its end and for one report at a time, whatever is in that.
+// Agent 0 waits for the end of each other agent, and for one report of it at a time, whatever the report contains. In task mode, each rank
+// has an agent.
 func TestAgent0WaitsForOneReportOfEachAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

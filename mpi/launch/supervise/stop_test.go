@@ -39,7 +39,7 @@ func TestWorkerMayDieBeforeTheAgentsSignal(t *testing.T) {
 					t.Fatalf("proposed %+v at once", s.mine)
 				}
 				if tc.signalled {
-					time.Sleep(rendezvous.SignalDelay / 2) // of the bubble's clock
+					time.Sleep(rendezvous.SignalDelay / 2) // on the bubble's clock
 					cancel(rendezvous.SignalError{Sig: syscall.SIGTERM})
 				}
 				s.handleEvent(ctx)
@@ -52,9 +52,9 @@ func TestWorkerMayDieBeforeTheAgentsSignal(t *testing.T) {
 	}
 }
 
-// A busy machine may wake an agent only when both the time for its own signal is over and that signal is there. The signal counts.
+// A busy machine may wake an agent only when the wait for its own signal is over and that signal has come, too. The signal counts.
 func TestAgentsSignalCountsAtTheLastMoment(t *testing.T) {
-	for range 20 { // select draws among what is ready
+	for range 20 { // select chooses at random among cases that are ready
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			c := one(nil)
@@ -62,7 +62,7 @@ func TestAgentsSignalCountsAtTheLastMoment(t *testing.T) {
 				control: &controlChannel{}}
 			s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 			s.workerEnded(ctx, &worker{signal: syscall.SIGTERM})
-			time.Sleep(2 * rendezvous.SignalDelay) // of the bubble's clock
+			time.Sleep(2 * rendezvous.SignalDelay) // on the bubble's clock
 			cancel(rendezvous.SignalError{Sig: syscall.SIGTERM})
 			s.handleEvent(ctx)
 			if s.mine == nil || s.mine.Cause != "cancelled" {
@@ -72,7 +72,7 @@ func TestAgentsSignalCountsAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// A worker that ignores all but KILL, and one that not even that ends.
+// A stop goes through all its stages if no signal ends the worker, not even KILL. A later cause does not take a stage back.
 func TestStopGoesThroughItsStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := complete(Config{World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Limits: Limits{Grace: time.Minute}})
@@ -97,11 +97,11 @@ func TestStopGoesThroughItsStages(t *testing.T) {
 	})
 }
 
-// KILL may follow soon when a run is told to stop from outside. Workers that do not end are killed before that, also those that
-// were told to end earlier for another reason.
+// When a run is stopped from outside, Slurm may soon kill the agents. They kill workers that do not end before that, even those that they
+// already stopped for another reason.
 func TestTermGraceBoundsEveryStop(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before string // the cause of a stop that goes on when TERM comes
+		before string // the cause of a stop that is under way when TERM comes
 		after  time.Duration
 		killed time.Duration
 	}{
@@ -119,7 +119,7 @@ func TestTermGraceBoundsEveryStop(t *testing.T) {
 				if tc.before != "" {
 					s.stopFor(c.Verdict(tc.before, 1, ""))
 				}
-				time.Sleep(tc.after) // of synctest's time
+				time.Sleep(tc.after) // on the bubble's clock
 				s.stopFor(c.Verdict(causeCancelled, 143, ""))
 				s.handleEvent(t.Context())
 				if s.stop.stage != killed || time.Since(begin) != tc.killed {
@@ -130,15 +130,15 @@ func TestTermGraceBoundsEveryStop(t *testing.T) {
 	}
 }
 
-// Agent 0 writes an early verdict before its workers have ended, since Slurm may kill it by then. It only yields to the verdict of agents
+// Agent 0 writes an early verdict before its workers have ended, because Slurm may kill it first. It yields only to the verdict of agents
 // that had given it up.
 func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 	lost := rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Message: "theirs"} // agent 0 is on n1
 	for _, test := range []struct {
 		name string
 		mine rundir.Verdict
-		said *rundir.Verdict // by another agent
-		want string          // whose word is on disk then
+		said *rundir.Verdict // the verdict of another agent
+		want string          // whose verdict is on disk then
 	}{
 		{"nobody said", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, nil, "mine"},
 		{"given up, and woken up to be ended", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &lost, "theirs"},
@@ -166,7 +166,7 @@ func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 			if got.Message != test.want {
 				t.Errorf("on disk is %+v, want what is %s", got, test.want)
 			}
-			if got.Saved { // others have to save, too
+			if got.Saved { // other workers have not saved yet
 				t.Error("it says that the run has saved, before all workers have ended")
 			}
 			if test.want == "mine" && (got.Cause != test.mine.Cause || got.Exit != test.mine.Exit || got.Requeue != test.mine.Requeue) {
@@ -179,12 +179,12 @@ func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 	}
 }
 
-// unnoticed is a context whose end nobody waits for: select draws another event that has come as well.
+// unnoticed is a context whose Done channel never closes, as if select always chose another event that is ready as well.
 type unnoticed struct{ context.Context }
 
 func (unnoticed) Done() <-chan struct{} { return nil }
 
-// The early verdict has the attempt's last step: it may be the last word. Another attempt's step is not this one's.
+// The early verdict has the attempt's last step, because no other verdict may follow. A step of another attempt does not count.
 func TestEarlyVerdictHasTheLastStep(t *testing.T) {
 	for attempt, want := range map[int]int64{1: 40, 7: 0} {
 		c := one(newRunDir(t))

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// An agent that loses another while it starts its workers learns of that before the next one starts.
+// An agent that loses another agent while it starts its workers notices that before it starts the next one.
 func TestAgentLostWhileStartingIsNoticed(t *testing.T) {
 	for name, lose := range map[string]func(s *Supervisor){
 		"agent 0": func(s *Supervisor) { s.cfg.Index = 1; s.control.lastWords <- nil },
@@ -38,7 +38,7 @@ func TestAgentLostWhileStartingIsNoticed(t *testing.T) {
 	}
 }
 
-// Without agent 0, workers get TERM and soon after that KILL, also those that had been told or asked to end before.
+// Without agent 0, workers get TERM and soon after that KILL, even if they were already being stopped for another reason.
 func TestWorkersHaveLittleTimeWithoutAgent0(t *testing.T) {
 	for _, before := range []string{"", causeCrash, causeStopped} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestWorkersHaveLittleTimeWithoutAgent0(t *testing.T) {
 	}
 }
 
-// A worker's end that may be the consequence of a signal is held back for a moment. What follows
-// from it on another node is not, and comes second nevertheless.
+// If the first worker's end may be the consequence of a signal, its agent holds that end back for a moment. It is still the cause, even if
+// an end on another node that follows from it is reported meanwhile.
 func TestTheFirstEndIsTheCause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first *worker
@@ -94,8 +94,8 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 	}
 }
 
-// Agent 0 is stopped or its machine hangs: the connection lives, and nothing answers. The others
-// end all the same, with what they know.
+// If agent 0 is stopped or its machine hangs, the connection stays open, but agent 0 does not answer. The others still end, with what they
+// know.
 func TestAgent0DoesNotAnswer(t *testing.T) {
 	for name, w := range map[string]*worker{
 		"crashed":        {numbers: rendezvous.RankNumbers{Rank: 1}, exit: 3},

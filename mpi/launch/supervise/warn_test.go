@@ -13,7 +13,8 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Slurm may kill agent 0 before the workers have ended: what it writes down when they are told to end says how long they had by then.
+// The early verdict, which agent 0 writes when workers are stopped, says how long they have had since their warning. Slurm may kill agent 0
+// before the workers have ended.
 func TestEarlyVerdictSaysHowLongWorkersHad(t *testing.T) {
 	c := one(newRunDir(t))
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +30,7 @@ func TestEarlyVerdictSaysHowLongWorkersHad(t *testing.T) {
 	}
 }
 
-// A signal of the batch script's is handed on before its file is removed, and a file system that hangs does not keep the round from ending.
+// A signal from the batch script is passed on before its file is removed, and a file system that hangs does not keep the round from ending.
 func TestSignalIsHandedOnBeforeItsFileIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, hung := time.Now(), make(chan struct{})
@@ -50,8 +51,8 @@ func TestSignalIsHandedOnBeforeItsFileIsRemoved(t *testing.T) {
 	})
 }
 
-// Slurm signals early once. Later signals count, too: here the time limit was put off meanwhile. If several agents get one signal,
-// it counts once.
+// A signal that comes after an early one counts, too. Here, the time limit was put off between the two. If several agents get the same
+// signal, it counts once.
 func TestSignalAfterAnEarlyOneCounts(t *testing.T) {
 	const early, putOff, again = 23 * time.Second, 40 * time.Second, 30 * time.Minute
 	for _, byScript := range []bool{false, true} {

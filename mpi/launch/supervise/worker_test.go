@@ -14,7 +14,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Each worker gets its own number; the command's name and the caller's list stay as they are.
+// Each worker gets its own local rank in its arguments. The command's name and the caller's list stay as they are.
 func TestCommandHasEachWorkersLocalRank(t *testing.T) {
 	c := Config{Workers: Workers{Command: []string{"a${local_rank}", "--local-rank=${local_rank}", "${local_rank}${local_rank}",
 		"-r$local_rank.log", "$local_ranks $LOCAL_RANK", "$${local_rank} $$local_rank $$", "${rank}", "x"}}}
@@ -35,7 +35,7 @@ func TestCommandIsFoundInTheWorkersPath(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		must(t, os.WriteFile(path, nil, 0o755))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "a/only"), nil, 0o644)) // not executable: the next one is taken
+	must(t, os.WriteFile(filepath.Join(dir, "a/only"), nil, 0o644)) // not executable, so the next one is used
 	must(t, os.WriteFile(filepath.Join(dir, "a/never"), nil, 0o644))
 	path := "PATH=" + filepath.Join(dir, "a") + ":" + filepath.Join(dir, "b")
 	for _, tc := range []struct {
@@ -45,7 +45,7 @@ func TestCommandIsFoundInTheWorkersPath(t *testing.T) {
 	}{
 		{"tool", path, "a/tool", 0},
 		{"only", path, "b/only", 0},
-		{"tool", "PATH=b:a", "b/tool", 0},     // relative to where the workers run
+		{"tool", "PATH=b:a", "b/tool", 0},     // relative to the workers' working directory
 		{"here", "PATH=:/nowhere", "here", 0}, // an empty entry is the working directory
 		{"./here", "PATH=", "here", 0},
 		{"b/tool", path, "b/tool", 0},
@@ -65,7 +65,7 @@ func TestCommandIsFoundInTheWorkersPath(t *testing.T) {
 	}
 }
 
-// A worker's last lines may be read late, on a busy machine or behind a slow console. The report has them nevertheless.
+// The report has a worker's last lines even if they are read late, on a busy machine or behind a slow console.
 func TestLastWordsAreRead(t *testing.T) {
 	release := make(chan struct{})
 	mux, err := output.NewMux(output.Config{}, output.To{Stdout: slowWriter{release}}, nil)
