@@ -32,7 +32,7 @@ func hangInPython(t *testing.T, script, faulthandler string) (*proc.Process, Dum
 	cmd.Env = append(os.Environ(), "PYTHONFAULTHANDLER="+faulthandler)
 	p, problems := hang(t, cmd)
 	return p, Dumper{Written: func() string {
-		<-p.Done() // then all of it is there
+		<-p.Done() // its output is complete only then
 		text := problems.String()
 		problems.Reset()
 		return text
@@ -51,7 +51,7 @@ func TestDumpAsksPythonForItsStacks(t *testing.T) {
 		p, d := hangInPython(t, sleeper, "1")
 		written := d.Written
 		first := true
-		d.Written = func() string { // what comes before is not waited for
+		d.Written = func() string { // the first call asks for earlier output, and does not wait
 			if first {
 				first = false
 				return ""
@@ -88,7 +88,8 @@ func TestDumpAsksPythonForItsStacks(t *testing.T) {
 	}
 }
 
-// A program without faulthandler would die of SIGABRT and write nothing. So it is not asked, and can still handle TERM.
+// A Python program without faulthandler is not asked for its stacks, because it would die of SIGABRT and write nothing. So it can still
+// handle TERM.
 func TestPythonWithoutFaulthandlerIsLeftAlone(t *testing.T) {
 	p, d := hangInPython(t, sleeper, "")
 	var out bytes.Buffer
@@ -104,7 +105,7 @@ func TestPythonWithoutFaulthandlerIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The file that a thread waits for is named: by the number of a descriptor, or by a path in the program's memory.
+// Where names the file that a thread waits for. The call refers to it by the number of a descriptor or by a path in the program's memory.
 func TestWhereNamesTheFile(t *testing.T) {
 	for call, script := range map[string]string{"openat": "echo ready; exec cat $0", "read": "exec 3<>$0; echo ready; exec cat <&3"} {
 		fifo := filepath.Join(t.TempDir(), "data")

@@ -76,7 +76,7 @@ func holds(t *testing.T, text string, parts ...string) {
 
 func TestDumpNamesAShellAndItsChild(t *testing.T) {
 	p, _ := hang(t, exec.Command("/bin/sh", "-c", "sleep 1000 & echo ready; wait"))
-	// A process and its threads are looked at one after the other, while they may still be about to wait.
+	// Dump looks at a process and its threads one after another. They may not wait yet, so the dump is repeated.
 	wants := []string{"nanosleep(", "\"sh\": S (sleeping), in ",
 		fmt.Sprintf("process %d, \"sh\", child of %d: waiting", p.Pid(), os.Getpid()),
 		fmt.Sprintf("\"sleep\", child of %d: waiting", p.Pid())}
@@ -98,7 +98,7 @@ func TestDumpAsksAGoProgramForItsGoroutines(t *testing.T) {
 	testkit.Eventually(t, "its threads wait", func() bool { return strings.Contains(threadsText(p.Pid()), "futex(") })
 	holds(t, dump(t, Dumper{}, p), fmt.Sprintf("process %d is written in Go", p.Pid()), "futex(", "threads (")
 	<-p.Done()
-	holds(t, problems.String(), "SIGQUIT", "goroutine 1 ", "watch.TestMain(") // which may not be asleep yet
+	holds(t, problems.String(), "SIGQUIT", "goroutine 1 ", "watch.TestMain(") // goroutine 1 may not be asleep yet
 }
 
 func TestDumpReportsAStoppedProcess(t *testing.T) {

@@ -87,7 +87,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A rank that recovers is not named any more, but not from the first window on.
+// A rank that recovers is named for a few more windows, and then no longer.
 func TestARankThatGetsWell(t *testing.T) {
 	slow := synchronous(t, []string{"a", "b", "c"}, 9, func(window, rank int) (float64, float64) {
 		return 0.1 + 0.1*float64(btoi(rank == 2 && window < 4)), 0
@@ -101,17 +101,17 @@ func TestARankThatGetsWell(t *testing.T) {
 	}
 }
 
-// A rank whose steps are longer than a window stays named in windows in which it does not finish one. A rank that finishes none any more is
-// named for some windows.
+// A rank whose steps are longer than a window stays named in windows in which it does not finish a step. A rank that no longer finishes any
+// step is named only for some more windows.
 func TestASlowRankStaysNamedBetweenItsSteps(t *testing.T) {
 	const window = 60
-	for name, paces := range map[string][]int{ // seconds a step
+	for name, paces := range map[string][]int{ // seconds per step
 		"two ranks":  {10, 90},
 		"four ranks": {10, 10, 10, 150},
 	} {
 		s := NewSteps(len(paces))
 		slow := len(paces) - 1
-		named, without := false, 0 // without: windows in a row
+		named, without := false, 0 // without: windows in a row without a step of the slow rank
 		for now := 0; now < 40*window; now += window {
 			for rank, pace := range paces {
 				step := now / pace
@@ -151,7 +151,7 @@ func TestReportsThatComeLate(t *testing.T) {
 	for window := range 12 {
 		for rank, host := range hosts {
 			due := window
-			if host == "n2" { // one window late, and two every third time
+			if host == "n2" { // one window late, and every third time two
 				due = max(0, window-1-(window%3)/2)
 			}
 			pace := []int{2, 2, 2, 4}[rank]
@@ -174,7 +174,7 @@ func TestReportsThatComeLate(t *testing.T) {
 	}
 }
 
-// In a healthy run, whose ranks differ as those of one kind of machine do, no rank is named.
+// In a healthy run, whose ranks differ only as much as on machines of one kind, no rank is named.
 func TestNoiseNamesNoRank(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, ranks := range []int{2, 8, 64} {
@@ -197,7 +197,7 @@ func TestNoiseNamesNoRank(t *testing.T) {
 	}
 }
 
-// Ranks that do not report how their time divides are compared by whole steps, which differ only if they do not wait for each other.
+// Ranks that do not report how their time is divided are compared by whole steps. These differ only if ranks do not wait for each other.
 func TestStepsAlone(t *testing.T) {
 	s := NewSteps(4)
 	now := time.Unix(1_800_000_000, 0)
@@ -217,7 +217,7 @@ func TestStepsAlone(t *testing.T) {
 	if !slices.Equal(last.Slow, want) || last.Part[Compute] != nil || !slices.Equal(last.Whole, []float64{1, 1, 1, 2}) {
 		t.Errorf("%+v, want %+v", last, want)
 	}
-	s.Note(0, "n", now, Beat{Step: 1, Spent: last0}) // the program has begun anew
+	s.Note(0, "n", now, Beat{Step: 1, Spent: last0}) // the program has restarted
 	if w, ok := s.Window(); ok {
 		t.Errorf("of fewer steps: %+v", w)
 	}

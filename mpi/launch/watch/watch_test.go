@@ -24,7 +24,7 @@ func begin(workers int) *story {
 	return s
 }
 
-// observe returns the workers that hang, and how long each has been silent; nil: none hangs.
+// observe returns the workers that hang, and since when all of them have been silent. It returns nil if the Watch does not fire.
 func (s *story) observe(now time.Time) (hung []int, since time.Time) {
 	s.now = now
 	if !s.Observe(now, s.samples) {
@@ -36,7 +36,8 @@ func (s *story) observe(now time.Time) (hung []int, since time.Time) {
 	return hung, now.Add(-s.silence)
 }
 
-// pass observes every step for a time, with change before each, and returns when the Watch fires first, and its result.
+// pass observes once every step until d is over, and calls change before each observation. It returns when the Watch first fires, with its
+// result.
 func (s *story) pass(d, step time.Duration, change func()) (after time.Duration, hung []int, since time.Time) {
 	for at := step; at <= d; at += step {
 		s.now = s.now.Add(step)
@@ -72,7 +73,7 @@ func TestAnySignOfLifeCounts(t *testing.T) {
 		"no heartbeat any more":     {Sample{Heartbeat: time.Unix(5, 0)}, func(s *Sample, n int) { s.Logged++; s.CPU += step }, false},
 		"a heartbeat that was removed": {Sample{Heartbeat: time.Unix(5, 0)}, func(s *Sample, n int) {
 			s.Heartbeat, s.Logged, s.CPU = time.Time{}, s.Logged+1, s.CPU+step
-		}, true}, // somebody has emptied /dev/shm: it is not known
+		}, true}, // /dev/shm may have been emptied, so the heartbeat is not known
 		"a heartbeat that was removed, and nothing else": {Sample{Heartbeat: time.Unix(5, 0)},
 			func(s *Sample, _ int) { s.Heartbeat = time.Time{} }, false},
 		"removed, made anew, and no more": {Sample{Heartbeat: time.Unix(5, 0)}, func(s *Sample, n int) {
@@ -100,7 +101,7 @@ func TestFirstToFallSilentIsReported(t *testing.T) {
 	s := begin(4)
 	ends := []time.Duration{40 * time.Second, 10 * time.Second, 30 * time.Second, 10 * time.Second}
 	began := s.now
-	s.samples[3].Stopped = true // beside 1, which fell silent in the same second
+	s.samples[3].Stopped = true // worker 1 falls silent in the same second
 	_, hung, since := s.pass(time.Hour, step, func() {
 		for i, end := range ends {
 			if s.now.Sub(began) <= end {
@@ -119,7 +120,7 @@ func TestFirstToFallSilentIsReported(t *testing.T) {
 	if !slices.Equal(hung, []int{3, 1, 2, 0}) || since.Sub(began) != 40*time.Second || s.now.Sub(since) != timeout {
 		t.Errorf("hung %v since %v, told at %v", hung, since.Sub(began), s.now.Sub(began))
 	}
-	// a sign takes it back, and the time begins anew
+	// a sign of life takes that back, and the time starts again
 	s.samples[2].Logged++
 	if after, hung, _ := s.pass(timeout, step, nothing); hung != nil {
 		t.Errorf("after a sign it fired again after %v", after)
@@ -129,7 +130,8 @@ func TestFirstToFallSilentIsReported(t *testing.T) {
 	}
 }
 
-// One worker that gives signs, or ends, is enough. Workers that have ended do not count.
+// The Watch does not fire while one worker gives signs of life, and the end of a worker counts as a sign. Workers that have ended do not
+// hang.
 func TestOthersMayWait(t *testing.T) {
 	s := begin(3)
 	if after, hung, _ := s.pass(5*timeout, time.Second, func() { s.samples[1].Logged++ }); hung != nil {
@@ -144,7 +146,7 @@ func TestOthersMayWait(t *testing.T) {
 	if _, hung, _ := s.pass(5*timeout, time.Second, nothing); hung != nil {
 		t.Errorf("none is left, and %v hang", hung)
 	}
-	// which is silence, too, but only some time after the last one has ended
+	// the ends of all workers count as silence, too, but only after the timeout
 	s = begin(1)
 	s.pass(5*timeout, time.Second, func() { s.samples[0].Logged++ })
 	s.samples[0].Ended = true
@@ -156,7 +158,7 @@ func TestOthersMayWait(t *testing.T) {
 	}
 }
 
-// Time in which this process did not run either does not count as the workers' silence.
+// Time in which this process did not run either counts as the workers' silence only for a quarter of the timeout.
 func TestSuspendedWatchBlamesNoRank(t *testing.T) {
 	s := begin(1)
 	s.pass(timeout/2, time.Second, nothing)
@@ -166,7 +168,7 @@ func TestSuspendedWatchBlamesNoRank(t *testing.T) {
 	if after, _, _ := s.pass(timeout, time.Second, nothing); after != timeout/4 {
 		t.Errorf("then it fired after %v, and not a quarter of the timeout", after)
 	}
-	// and a clock that goes back adds nothing
+	// a clock that goes back does not add silence
 	s = begin(1)
 	s.pass(timeout-time.Second, time.Second, nothing)
 	if hung, _ := s.observe(s.now.Add(-time.Hour)); hung != nil {
@@ -180,7 +182,7 @@ func TestWatchFiresOnlyAfterTheTimeout(t *testing.T) {
 		workers := rapid.IntRange(1, 4).Draw(t, "workers")
 		s := begin(workers)
 		began := s.now
-		last := make([]time.Time, workers) // when each gave its last sign
+		last := make([]time.Time, workers) // the time of each worker's last sign
 		for i := range last {
 			last[i] = began
 		}
@@ -230,7 +232,7 @@ func TestWatchFiresOnlyAfterTheTimeout(t *testing.T) {
 	})
 }
 
-// The Watch in a real loop, on a clock that the test controls.
+// The Watch fires in a loop as an agent has it, here on the bubble's clock.
 func TestWatchFiresInARealLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{New(time.Minute, 2), time.Time{}, make([]Sample, 2)}
