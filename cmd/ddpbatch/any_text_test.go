@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// anyTexts draws texts that a TOML string can hold and an argument can be: of what means something to shells, Slurm, TOML or templates, of
-// control characters, and of all of Unicode, without NUL.
+// anyTexts draws texts that both a TOML string and an argument can hold: characters that mean something to shells, Slurm, TOML or
+// templates, control characters, and all of Unicode except NUL.
 func anyTexts(rng *rand.Rand, n int) []string {
 	means := []string{
 		" ", "\t", "\n", "\r", "'", `"`, "\\", "$", "`", "(", ")", "{", "}", "[", "]", "<", ">", "|", "&", ";", "!", "#", "%", "*", "?",
@@ -40,7 +40,7 @@ func anyTexts(rng *rand.Rand, n int) []string {
 	return texts
 }
 
-// recordingJob is a job of one rank, which writes its arguments and what it was given by name byte for byte into files of out/.
+// recordingJob returns the job file of one rank, which writes its arguments and its environment variables byte for byte into files of out/.
 func recordingJob(t *testing.T, name string, texts []string) string {
 	t.Helper()
 	var env strings.Builder
@@ -53,7 +53,7 @@ func recordingJob(t *testing.T, name string, texts []string) string {
 		env.String() + "[launch]\nnproc_per_node = 1\ncommand = " + quoteTOML(t, command...) + "\n"
 }
 
-// reached holds what such a job has written against the texts.
+// reached compares what a recordingJob has written with the texts.
 func reached(t *testing.T, out string, texts []string) {
 	t.Helper()
 	for i, want := range texts {
@@ -74,8 +74,8 @@ export SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEI
 exec "$@"
 `
 
-// TestAnyTextReachesTheWorker: whatever texts a job file has come to the worker's arguments and environment unchanged, by way of the run
-// directory, the rendered batch script, which is run here, and the agent. The row Quoting of TestSlurm does the same by sbatch.
+// Every text of a job file reaches the worker's arguments and environment unchanged: it passes through the run directory, the rendered
+// batch script, which the test runs, and the agent. The row Quoting of TestSlurm checks the same with sbatch.
 func TestAnyTextReachesTheWorker(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{1, 2, rand.Uint64()} {

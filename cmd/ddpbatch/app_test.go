@@ -19,17 +19,17 @@ func TestPermute(t *testing.T) {
 		"resume 12 --follow -- --hold":               "resume --follow -- 12 -- --hold",
 		"logs 12 -f":                                 "logs -f -- 12",
 		"logs 12 --rank -1":                          "logs --rank -1 -- 12",
-		"check -- -job.toml --json":                  "check -- -job.toml --json", // no command to hand on to: all are words
+		"check -- -job.toml --json":                  "check -- -job.toml --json", // it has no command to hand on to, so all are words
 		"check a.toml -- b.toml":                     "check -- a.toml b.toml",
 		"status - --json":                            "status --json -- -",
-		"status --nosuch 12":                         "status --nosuch -- 12", // the parser says so
-		"status 12 --runs":                           "status --runs",         // and that the value is missing
+		"status --nosuch 12":                         "status --nosuch -- 12", // the parser reports it
+		"status 12 --runs":                           "status --runs",         // the parser reports the missing value
 		"nodes expand n[1-2] --json":                 "nodes expand --json -- n[1-2]",
 		"nodes --json expand":                        "nodes --json expand",
 		"ckpt verify 12 3 --json":                    "ckpt verify --json -- 12 3",
 		"run script.py --standalone":                 "run script.py --standalone",
 		"run --nproc-per-node 2 x.py --json -- -- y": "run --nproc-per-node 2 x.py --json -- -- y",
-		"submit job.toml -h":                         "submit -h", // and nothing that would be looked for among its subcommands
+		"submit job.toml -h":                         "submit -h", // without job.toml, which would be looked up among its subcommands
 		"ckpt ls 12 --json --help":                   "ckpt ls --help",
 		"simulate -- sh -h":                          "simulate -- -- sh -h",
 		"nosuch a --b":                               "nosuch a --b",
@@ -44,14 +44,13 @@ func TestPermute(t *testing.T) {
 	}
 }
 
-// TestPermuteLosesNothing: words are moved, none is lost, made or changed, but for the -- that is put before the
-// words and taken from among them.
+// Permuting only moves words. It loses, adds or changes none, except that it puts a -- before the words and may take one from among them.
 func TestPermuteLosesNothing(t *testing.T) {
 	flags := []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}}, &cli.StringFlag{Name: "set"}}
 	word := rapid.SampledFrom([]string{"--all", "-a", "--set", "--set=x", "-set", "--", "-", "", "job", "--nosuch", "a b"})
 	rapid.Check(t, func(t *rapid.T) {
 		words, keepDash := rapid.SliceOf(word).Draw(t, "words"), rapid.Bool().Draw(t, "keepDash")
-		words = append(words, "end") // no value is missing: that is TestPermute's
+		words = append(words, "end") // so that no flag lacks its value: TestPermute covers that
 		got := flagsFirst(flags, words, keepDash)
 		for _, w := range words {
 			if w != "--" && count(words, w) != count(got, w) {

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// pretendSlurm is a Slurm of shell scripts in front of a command's PATH.
+// pretendSlurm is a set of shell scripts that stand in for Slurm's commands and come first in a command's PATH.
 type pretendSlurm struct {
 	*fakeslurm.Slurm
 	t   *testing.T
@@ -25,7 +25,7 @@ func (p *pretendSlurm) says(name, text string)   { p.t.Helper(); p.Says(name, te
 func (p *pretendSlurm) calls() []string          { return p.Calls() }
 func (p *pretendSlurm) first(name, lines string) { p.t.Helper(); p.First(name, lines) }
 
-// env is the environment of a batch script of job 12.
+// env returns the environment of a batch script of job 12.
 func (p *pretendSlurm) env(start int, attempt int) (*env, *bytes.Buffer, *bytes.Buffer) {
 	var out, errs bytes.Buffer
 	return &env{Out: &out, Err: &errs, Dir: "/", Now: time.Now, Environ: p.Environ(start, attempt)}, &out, &errs

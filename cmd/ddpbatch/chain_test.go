@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// sbatchCalls are the options of all calls of sbatch.
+// sbatchCalls returns the options of all calls of sbatch.
 func (q *queue) sbatchCalls() (calls []string) {
 	q.t.Helper()
 	text := must(q.t, os.ReadFile, filepath.Join(q.dir, "calls"))
@@ -21,14 +21,14 @@ func (q *queue) sbatchCalls() (calls []string) {
 	return calls
 }
 
-// chainFile writes the job file of a chain, with further lines of [slurm].
+// chainFile writes the job file of a chain, with additional lines in [slurm].
 func (q *queue) chainFile(parent string, slurm ...string) {
 	q.t.Helper()
 	text := "name = \"x\"\n[slurm]\nchain = 3\n" + strings.Join(slurm, "\n") + "\n[launch]\ncommand = [\"true\"]\n"
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(text), 0o600))
 }
 
-// Each link waits for all before it, and only the first for what the user has asked for.
+// Each link depends on all links before it. Only the first also depends on what the user named.
 func TestSubmitsTheLinksOfAChain(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -52,7 +52,7 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 		}
 	}
 
-	// what links have written is shown in their order
+	// logs shows the output of links in their order
 	run := filepath.Join(parent, "runs", ".job-x-500")
 	for _, id := range []string{"501", "500"} {
 		q.must(os.WriteFile(filepath.Join(run, "slurm-"+id+".log"), []byte("by "+id+"\n"), 0o600))
@@ -62,7 +62,7 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 		t.Errorf("logs: %d, %q, %q", code, out, errs)
 	}
 
-	// any link's id means the whole chain; another job waits for all of what is left of it
+	// any link's id means the whole chain; another job waits for all links that are left
 	q.is("500", "TIMEOUT")
 	q.must(q.begin(parent, run, "501"))
 	q.is("501", "RUNNING")
@@ -102,7 +102,7 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 	}
 }
 
-// What Slurm refuses of a chain leaves nothing of it, be it the first link or a later one.
+// If Slurm refuses a link of a chain, the first or a later one, submit leaves nothing of the chain behind.
 func TestRefusedLinkLeavesNothing(t *testing.T) {
 	for _, at := range []string{"500", "501", "502"} {
 		q := newQueue(t)
@@ -123,7 +123,7 @@ func TestRefusedLinkLeavesNothing(t *testing.T) {
 	}
 }
 
-// A run that is resumed is there still, ended, when a later link is refused.
+// If Slurm refuses a later link of a resume, the run still exists and has ended.
 func TestRefusedLinkOfAResume(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
@@ -143,7 +143,7 @@ func TestRefusedLinkOfAResume(t *testing.T) {
 	}
 }
 
-// A command that is killed while it submits a chain leaves what the others know: each job is found, shown and canceled, and none is lost.
+// If a submit of a chain is killed, the other commands find, show and cancel each job that it has submitted. No job is lost.
 func TestSubmitOfAChainKilled(t *testing.T) {
 	for _, mode := range []string{"before@501", "after@501", "told@501", "before@502", "after@502", "told@500"} {
 		t.Run(mode, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestSubmitOfAChainKilled(t *testing.T) {
 	}
 }
 
-// What --after cannot mean is told before anything is submitted.
+// submit rejects an --after that makes no sense before it submits anything.
 func TestAfterWhatCannotBe(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable() // canceled
@@ -213,7 +213,8 @@ func TestAfterWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A job that Slurm took from a command that was killed before it could record it is waited for, too: the run's job of before has ended.
+// --after also waits for a job that Slurm accepted although its submit was killed before it recorded the job. The earlier job of that run
+// has ended.
 func TestAfterAnUnrecordedJob(t *testing.T) {
 	for _, test := range []struct{ mode, links, want string }{
 		{"after", "1", "--dependency=afterany:500"},

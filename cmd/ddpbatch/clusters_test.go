@@ -22,7 +22,7 @@ func (q *queue) at(cluster, parent string, args ...string) (code int, out, errs 
 	return code, o.String(), s.String()
 }
 
-// states are those that status tells, by job and cluster: "500;east": "PENDING".
+// states returns the states that status prints, by job and cluster: "500;east": "PENDING".
 func (q *queue) states(parent string) map[string]string {
 	q.t.Helper()
 	code, out, errs := q.run(parent, "status", "--json")
@@ -47,8 +47,8 @@ func (q *queue) wantStates(parent string, want map[string]string) {
 	}
 }
 
-// A job that sbatch has submitted to another cluster is followed there, by commands of any shell, and jobs that have the same number
-// elsewhere are others.
+// If sbatch has submitted a job to another cluster, commands in any shell follow it there. Jobs with the same number on other clusters are
+// different jobs.
 func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -77,7 +77,7 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 		t.Errorf("again: %d, %s%s", code, out, errs)
 	}
 
-	// it is resumed where it was, whatever the shell says now
+	// resume submits it to the cluster where it was, whatever the shell names now
 	if code, out, errs := q.at("west", parent, "resume", "500;east", "--json"); code != 0 || !strings.Contains(out, `"cluster": "east"`) {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
@@ -86,7 +86,7 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 	}
 	q.wantStates(parent, map[string]string{"501;east": "PENDING", "500": "PENDING", "500;west": "PENDING"})
 
-	// one that does not answer hides no other
+	// if one cluster does not answer, status still shows the jobs of the others
 	q.must(os.Rename(filepath.Join(q.dir, "clusters", "west"), filepath.Join(q.dir, "clusters", "lost")))
 	west := must(t, func(name string) (*rundir.Dir, error) { return rundir.Find(filepath.Join(parent, "runs"), name) }, "500;west")
 	q.must(west.SetJobID("500;lost"))
@@ -96,13 +96,13 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 	}
 }
 
-// What the shell of a later command says of clusters counts for no run that there is: its job is asked about, canceled and submitted
-// again where it was sent.
+// The cluster that a later command's shell names does not affect existing runs: commands ask about their jobs, cancel them and submit them
+// again on the cluster to which they were submitted.
 func TestLaterShellsMoveNoRun(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.clustersJob(parent, "east", "")
-	for _, want := range []string{"500", "501"} { // on the cluster east, which this is not about
+	for _, want := range []string{"500", "501"} { // on the cluster east: not the jobs under test
 		if code, out, errs := q.run(parent, "submit", "job.toml", "--parsable"); code != 0 || out != want+"\n" {
 			t.Fatalf("%d, %s%s", code, out, errs)
 		}
@@ -120,7 +120,7 @@ func TestLaterShellsMoveNoRun(t *testing.T) {
 	}
 	q.wantStates(parent, map[string]string{"500": "CANCELLED", "500;east": "PENDING", "501;east": "PENDING"})
 
-	// one whose submission nobody lived to record is found there, and not submitted twice
+	// a job whose submission was never recorded is found on its cluster, and is not submitted twice
 	q.says("mode", "lost")
 	if code, out, errs := q.at("west", parent, "submit", "job.toml"); code == 0 {
 		t.Fatalf("%s%s", out, errs)
@@ -137,7 +137,7 @@ func TestLaterShellsMoveNoRun(t *testing.T) {
 	}
 }
 
-// Two chains have jobs of the same numbers: the cluster tells which is meant, also of a later link.
+// Two chains have jobs of the same numbers. The cluster selects one of them, also for a later link.
 func TestALinkIsNamedWithItsCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -156,7 +156,7 @@ func TestALinkIsNamedWithItsCluster(t *testing.T) {
 	q.wantStates(parent, map[string]string{"500;east": "CANCELLED", "500;west": "PENDING"})
 }
 
-// A batch script, which has the variables of the shell that submitted it, asks the cluster that it runs on.
+// A batch script, which inherits the variables of the shell that submitted it, asks the cluster on which it runs.
 func TestAnAttemptAsksItsOwnCluster(t *testing.T) {
 	q := newQueue(t)
 	e, _, _ := q.env(t.TempDir())
@@ -168,7 +168,7 @@ func TestAnAttemptAsksItsOwnCluster(t *testing.T) {
 	}
 }
 
-// The links of a chain are all on the cluster of the first, and are canceled there.
+// All links of a chain are on the cluster of the first, and cancel reaches them there.
 func TestAChainIsOnOneCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -190,14 +190,14 @@ func TestAChainIsOnOneCluster(t *testing.T) {
 	q.wantStates(parent, map[string]string{"500;east": "CANCELLED"})
 }
 
-// clustersJob writes a job that may go to clusters, with further lines.
+// clustersJob writes a job that may go to the given clusters, with additional lines.
 func (q *queue) clustersJob(parent, clusters, more string) {
 	q.t.Helper()
 	text := "name = \"x\"\n[launch]\ncommand = [\"true\"]\n[slurm]\nclusters = \"" + clusters + "\"\n" + more
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(text), 0o600))
 }
 
-// A job goes to the clusters that its file names, whichever the shell does, and is followed on the one that sbatch has chosen.
+// A job goes to the clusters that its file names, whichever cluster the shell names. Commands follow it on the one that sbatch has chosen.
 func TestSubmitNamesTheClusters(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -218,7 +218,7 @@ func TestSubmitNamesTheClusters(t *testing.T) {
 	}
 	q.wantStates(parent, map[string]string{"500;east": "PENDING"})
 
-	// and a resume may go to another
+	// a resume may choose another cluster
 	if code, out, errs := q.run(parent, "cancel", "500;east"); code != 0 {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
@@ -232,7 +232,7 @@ func TestSubmitNamesTheClusters(t *testing.T) {
 	}
 }
 
-// What is asked of a cluster before a job is submitted is asked of the one that it goes to. Of several, a sweep fits each.
+// Before submit sends a job, it asks the cluster to which the job goes for its limits. If there are several clusters, a sweep fits each.
 func TestLimitsAreThoseOfTheCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -262,7 +262,7 @@ printf 'KillWait = 30 sec\nMaxArraySize = %s\n' $most
 	}
 }
 
-// A job that sbatch has taken, and that nobody recorded, is found on the cluster that has it, and by the job itself.
+// If sbatch accepted a job that was never recorded, commands find it on its cluster, and so does the job itself.
 func TestALostJobIsFoundOnItsCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -289,7 +289,7 @@ func TestALostJobIsFoundOnItsCluster(t *testing.T) {
 	}
 }
 
-// The elements of an array are followed on one cluster, and so resumed there.
+// Commands follow the elements of an array on one cluster, so resume submits them there.
 func TestAnArrayStaysOnItsCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -313,7 +313,7 @@ func TestAnArrayStaysOnItsCluster(t *testing.T) {
 	}
 }
 
-// Slurm's conditions are of jobs on the same cluster: of another, the number would be somebody else's job.
+// A condition of Slurm can name only jobs of the same cluster: on another cluster, the same number may be another user's job.
 func TestAfterIsOfTheSameCluster(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -330,7 +330,7 @@ func TestAfterIsOfTheSameCluster(t *testing.T) {
 	if calls := q.sbatchCalls(); !slices.Equal(calls, want) {
 		t.Errorf("called sbatch with %q, want %q", calls, want)
 	}
-	q.must(os.WriteFile(filepath.Join(q.dir, "clusters", "east", "jobs", "77"), []byte("PENDING /other\n"), 0o600)) // no run's
+	q.must(os.WriteFile(filepath.Join(q.dir, "clusters", "east", "jobs", "77"), []byte("PENDING /other\n"), 0o600)) // a job of no run
 	for clusters, words := range map[string]map[string]bool{
 		"east": {"77": true, "77;east": true, "77;west": false}, "west": {"500": false, "77": false},
 		"east,west": {"500": false, "77": false},

@@ -19,7 +19,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// cancel is `ddpbatch cancel` of a run's job while the controller cannot be reached: the wish stands in the ledger, and nowhere else.
+// cancel runs `ddpbatch cancel` for a run's job while the controller cannot be reached. Only the ledger records the request.
 func (p *pretendSlurm) cancel(e *env, run *rundir.Dir, id string) {
 	p.t.Helper()
 	p.says("squeue.err", silence)
@@ -31,12 +31,12 @@ func (p *pretendSlurm) cancel(e *env, run *rundir.Dir, id string) {
 	}
 }
 
-// A job that was canceled while it waited ends as it begins.
+// If a job was canceled while it waited, it ends as soon as it begins.
 func TestAttemptBeginHonoursCancel(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		start int
-		ended func(*testing.T, *pretendSlurm, *rundir.Dir) // what became of the job before
+		ended func(*testing.T, *pretendSlurm, *rundir.Dir) // how the earlier job ended
 		want  []string
 	}{
 		{"before its first start", 0, nil, []string{"cancel", "give-up"}},
@@ -60,7 +60,7 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 			}
 			e, out, _ := p.env(test.start, 0)
 			p.cancel(e, run, "12")
-			for range 2 { // and if scancel still does not arrive, the second time as well
+			for range 2 { // a second begin, if scancel still fails, ends in the same way
 				if err := runAttemptBegin(t.Context(), e, run.Path()); exitCode(err) != exit.Never ||
 					!strings.Contains(err.Error(), "cancelled") || out.Len() > 0 {
 					t.Errorf("exit code %d: %v; said %q", exitCode(err), err, out)
@@ -69,7 +69,7 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 			if got := eventsOf(t, run); !slices.Equal(got[:len(test.want)], test.want) {
 				t.Errorf("ledger %q, want %q", got, test.want)
 			}
-			// the job that a person starts after that is another
+			// the job that a user starts after that is another one, and it is not canceled
 			if err := run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventResume}); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 	}
 }
 
-// element begins element 3 of an array, whose first attempt ends with v.
+// element begins the given attempt of element 3 of an array, and ends it with v.
 func (p *pretendSlurm) element(root *rundir.Dir, array string, attempt int, v rundir.Verdict) (*rundir.Dir, *env) {
 	p.t.Helper()
 	p.says("scontrol.out", strings.Replace(runningFacts, "JobId=12 ", fmt.Sprintf("JobId=%[1]s ArrayJobId=%[1]s ArrayTaskId=3 ", array), 1))
@@ -99,7 +99,7 @@ func (p *pretendSlurm) element(root *rundir.Dir, array string, attempt int, v ru
 	return run, e
 }
 
-// A cancel of a whole array is one of each of its elements, of those that wait, too; a later array's are others.
+// A cancel of a whole array cancels each of its elements, also those that wait. It does not cancel the elements of a later array.
 func TestCancelOfAnArrayEndsEachElement(t *testing.T) {
 	p, root := newPretendSlurm(t), attemptRun(t, "")
 	run, e := p.element(root, "12", 1, savedVerdict)
@@ -121,7 +121,7 @@ func TestCancelOfAnArrayEndsEachElement(t *testing.T) {
 	}
 }
 
-// Progress of an array that a person resumes is judged afresh in each element, and its nodes are given another chance.
+// After a user resumes an array, each element judges its progress anew, and may use its nodes again.
 func TestResumeJudgesEachElementAfresh(t *testing.T) {
 	p, root := newPretendSlurm(t), attemptRun(t, "on = [\"node\"]\nno_progress = 2")
 	e, _, _ := p.env(0, 0)
@@ -151,7 +151,7 @@ func TestResumeJudgesEachElementAfresh(t *testing.T) {
 	}
 }
 
-// The process that the batch script starts ends srun soon after Slurm's TERM, and not itself first.
+// After Slurm's TERM the watch process, which the batch script starts, soon ends srun. It does not end before srun.
 func TestWatchOutlivesTerm(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	n, err := run.ClaimAttempt()
@@ -172,11 +172,11 @@ func TestWatchOutlivesTerm(t *testing.T) {
 	}
 	srun, srunEnded := start("sleep", "300")
 	watch, watchEnded := start("ddpbatch", "attempt", "watch", "--srun", strconv.Itoa(srun.Process.Pid), run.Path())
-	awaitIgnored(t, watch.Process.Pid, syscall.SIGUSR1) // main's handlers are there by then
+	awaitIgnored(t, watch.Process.Pid, syscall.SIGUSR1) // main has installed its handlers by then
 	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(testkit.Patience) // without TERM it waits for minutes
+	late := time.After(testkit.Patience) // if watch ignores TERM, it waits for minutes
 	select {
 	case err := <-srunEnded:
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {

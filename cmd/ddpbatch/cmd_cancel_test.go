@@ -14,7 +14,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Each job that can be is canceled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
+// cancel of several jobs cancels and reports each one that it can, even if others fail. Its exit code is the largest of theirs.
 func TestCancelOfSeveralEndsAllThatCanBe(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	p := &pretendSlurm{a.Slurm, t, a.Dir}
@@ -51,7 +51,7 @@ func TestCancelOfSeveralEndsAllThatCanBe(t *testing.T) {
 	}
 }
 
-// A cancel between the moment when Slurm takes a job and that when it is recorded is not lost.
+// A cancel is not lost if it comes between the moment when Slurm accepts a job and the moment when the command records it.
 func TestCancelWhileSubmitted(t *testing.T) {
 	for _, by := range []string{"the owner", "root"} {
 		t.Run(by, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 			submitting := rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}
 			q.must(d.Append(submitting))
 			q.says("jobs/500", "PENDING "+d.ScriptPath())
-			if by == "root" { // who records nothing in a run of somebody else
+			if by == "root" { // root writes nothing into another user's run
 				e, _, _ := q.env(parent)
 				q.must(d.Append(rundir.Event{Time: e.Now(), Event: rundir.EventCancel, Job: "500", Detail: "job 500"}))
 			} else {
@@ -97,7 +97,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 	}
 }
 
-// A cancel starts nothing of the run: its owner may do that whatever has become of the run's program.
+// A cancel executes nothing from the run, so its owner may cancel it whatever has happened to the run's program.
 func TestOwnerCancelsADamagedRun(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string][]string{

@@ -9,13 +9,13 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// Checkpoints of a run are not removed while its job is alive, be it one that nobody lived to record, nor where the newest attempt may be.
+// Prune removes no checkpoints while the run's job is alive, even one that was never recorded, or while its newest attempt may be.
 func TestPruneRefusesARunThatIsAlive(t *testing.T) {
 	for name, test := range map[string]struct {
 		crashed bool   // the attempt of job 500
 		queue   string // "": Slurm has forgotten it
-		resumed bool   // as job 501
-		says    string // "": they may be removed
+		resumed bool   // resumed as job 501
+		says    string // "": prune may remove them
 	}{
 		"runs":                         {queue: "500 RUNNING", says: "job 500 is still RUNNING"},
 		"left no verdict":              {says: "attempt 1 of 500 has left no verdict, so it may still run"},

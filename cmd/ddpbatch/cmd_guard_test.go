@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// The guard's command kills the processes that it knows as soon as there are no more orders, and refuses rubbish.
+// The guard's command kills the processes that it knows as soon as its orders end, and refuses invalid orders.
 func TestGuardCommandKillsWhenOrdersEnd(t *testing.T) {
 	cookie := proc.NewCookie()
 	victim := exec.Command("sleep", "1000")

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Of several who resume a run at once, one submits it, and the others say why they do not.
+// If several commands resume a run at once, one submits it, and the others report why they do not.
 func TestOnlyOneOfResumesAtOnceSubmits(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
@@ -28,7 +28,7 @@ func TestOnlyOneOfResumesAtOnceSubmits(t *testing.T) {
 			cmd := q.command(parent, "resume", run)
 			var out, errs strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &errs
-			_ = cmd.Run() // its exit code tells
+			_ = cmd.Run() // the exit code is compared below
 			ends <- end{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 		}()
 	}
@@ -48,7 +48,7 @@ func TestOnlyOneOfResumesAtOnceSubmits(t *testing.T) {
 	}
 }
 
-// A run that has nothing left to do says so, and nothing is submitted.
+// If a run has nothing left to do, resume reports that and submits nothing.
 func TestResumeOfAFinishedRunSubmitsNothing(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
@@ -67,7 +67,7 @@ func TestResumeOfAFinishedRunSubmitsNothing(t *testing.T) {
 	}
 }
 
-// A job file that has changed is not read again, which resume says in one line, also of a run that is finished.
+// resume does not read a job file again that has changed. It prints one line about that, also for a run that is finished.
 func TestResumeSaysThatTheJobFileIsNotReadAgain(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -95,7 +95,8 @@ func TestResumeSaysThatTheJobFileIsNotReadAgain(t *testing.T) {
 	resumed("")
 }
 
-// What submit warns of in a job with these settings, resume does too; but not if ranks run in a copy of the code, which has the script.
+// resume prints the same warnings as submit for a job with these settings. It omits them if ranks run in a copy of the code that has the
+// script.
 func TestResumeWarnsOfWhatIsNotHere(t *testing.T) {
 	q := newQueue(t)
 	sets := []string{"--set", `launch.command=["sh", "missing.sh"]`}
@@ -126,7 +127,7 @@ func TestResumeWarnsOfWhatIsNotHere(t *testing.T) {
 	}
 }
 
-// A job that the newest checkpoint does not fit is refused before it waits in a queue.
+// resume refuses a job that does not fit the newest checkpoint before the job waits in a queue.
 func TestResumeThatDoesNotFitIsRefused(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()

@@ -25,11 +25,11 @@ import (
 	"ddpbatch/slurm"
 )
 
-// TestPMIIsUsedWhereEachTaskIsAnAgent, and agent 0 is task 0.
+// Agents use PMI if each task is an agent and agent 0 is task 0.
 func TestPMIIsUsedWhereEachTaskIsAnAgent(t *testing.T) {
 	for _, row := range []struct {
 		name       string
-		rank, size int // as PMI-2 has them
+		rank, size int // in PMI-2
 		alloc      *slurm.Allocation
 		index      int
 		count      int
@@ -66,7 +66,7 @@ func TestPMIIsUsedWhereEachTaskIsAnAgent(t *testing.T) {
 	}
 }
 
-// pmiEnviron is what Slurm says of one end of a pair of sockets whose other end is closed.
+// pmiEnviron returns the variables that Slurm sets for one end of a socket pair. The other end is closed.
 func pmiEnviron(t *testing.T, rank, size int) []string {
 	t.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -77,7 +77,7 @@ func pmiEnviron(t *testing.T, rank, size int) []string {
 	return []string{"PMI_FD=" + strconv.Itoa(pair[0]), "PMI_RANK=" + strconv.Itoa(rank), "PMI_SIZE=" + strconv.Itoa(size), "PMI_JOBID=7.0"}
 }
 
-// TestWorkersGetNoPMI: workers do not get the connection that their agent has taken over. PMIx is another thing, and none of ours.
+// Workers do not inherit the PMI connection that their agent has taken over. PMIx is a different interface, whose variables they keep.
 func TestWorkersGetNoPMI(t *testing.T) {
 	got := withoutPMI([]string{"PMI_FD=5", "PMI_RANK=1", "PATH=/bin", "PMIX_RANK=1", "PMI_SIZE=3"})
 	if want := []string{"PATH=/bin", "PMIX_RANK=1"}; !slices.Equal(got, want) {
@@ -85,13 +85,13 @@ func TestWorkersGetNoPMI(t *testing.T) {
 	}
 }
 
-// TestAgentsStartedByHandFormAGroup starts agents as people do in several terminals: with numbers, and numbered as they come.
+// TestAgentsStartedByHandFormAGroup starts agents as users do in several terminals: with explicit numbers, or numbered in order of arrival.
 func TestAgentsStartedByHandFormAGroup(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // for the key file
 	for _, test := range []struct {
-		flags string // of all agents; PORT is one that is free
+		flags string // of all agents; PORT is replaced by a free one
 		each  []string
-		want  string // of ranks: RANK/WORLD_SIZE GROUP_RANK
+		want  string // printed by the ranks: RANK/WORLD_SIZE GROUP_RANK
 	}{
 		{"--nnodes 2 --master-addr 127.0.0.1 --master-port PORT", []string{"--node-rank 0 --nproc-per-node 2", "--node_rank=1"},
 			"0/3 0, 1/3 0, 2/3 1"},
@@ -122,7 +122,7 @@ func TestAgentsStartedByHandFormAGroup(t *testing.T) {
 	}
 }
 
-// runByHand is what an agent with these flags prints, and how it fails.
+// runByHand runs an agent with these flags, and returns what it prints and how it fails.
 func runByHand(flags string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -139,7 +139,7 @@ func runByHand(flags string) string {
 func TestAgentLimitsItsGarbage(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
-	for gogc, want := range map[string]int{"": agentGC, "200": 100} { // GOGC is Go's own business
+	for gogc, want := range map[string]int{"": agentGC, "200": 100} { // if GOGC is set, Go applies it itself
 		debug.SetGCPercent(100)
 		limitGarbage(&env{Environ: []string{"GOGC=" + gogc}})
 		if got := debug.SetGCPercent(100); got != want {
@@ -152,7 +152,8 @@ const (
 	// oomLimit leaves room for the agents of the race detector's build.
 	oomLimit = 512 << 20
 
-	// eater is a rank that needs memory for ever, of two, and the one that the kernel is to choose (proc(5), oom_score_adj).
+	// eater is the command of two ranks. Rank 1 takes more and more memory, and has the highest score for the kernel's OOM killer (proc(5),
+	// oom_score_adj).
 	eater = `[ "$RANK" = 1 ] || exec sleep 1000
 echo 1000 >/proc/self/oom_score_adj
 exec tail /dev/zero`
@@ -161,8 +162,8 @@ exec tail /dev/zero`
 		"used: 512 MiB) was reached"
 )
 
-// TestKernelKillEndsTheRunAsOOM has the kernel kill a rank for want of memory, in a cgroup that has little: the run ends
-// as oom, by all accounts.
+// TestKernelKillEndsTheRunAsOOM runs a rank in a cgroup with little memory, where the kernel kills it. The screen, the verdicts and status
+// all report the cause oom.
 func TestKernelKillEndsTheRunAsOOM(t *testing.T) {
 	if out, err := exec.Command("tail", "--version").CombinedOutput(); err != nil || !strings.Contains(string(out), "GNU") {
 		t.Skip("needs GNU's tail, which keeps a line in memory however long it is")
@@ -177,7 +178,7 @@ func TestKernelKillEndsTheRunAsOOM(t *testing.T) {
 		if cmd.ProcessState.ExitCode() != 137 {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
-		return strings.Join(strings.Fields(string(out)), " ") // the report is folded
+		return strings.Join(strings.Fields(string(out)), " ") // the report is wrapped into lines
 	}
 	holds := func(text string, words ...string) {
 		t.Helper()
@@ -191,7 +192,7 @@ func TestKernelKillEndsTheRunAsOOM(t *testing.T) {
 	holds(inGroup("run", "--standalone", "--nproc-per-node", "2", "--no-python", "sh", "-c", eater), "rank 1 on ", blamed,
 		oomReport, "1 rank followed: 0")
 
-	// once more, and then never again: on these nodes memory runs out as it did
+	// one requeue, and no more: memory runs out on these nodes again
 	said := inGroup("simulate", "--nodes", "1", "--nproc-per-node", "2", "--set", `requeue.on=["oom"]`, "--", "sh", "-c", eater)
 	holds(said, "rank 1 on node1 "+blamed, oomReport, "memory ran out (node1): requeue 1 of 1", "requeue.max.oom = 1 is used up")
 	run := runMade(t, dir)
@@ -225,7 +226,7 @@ func TestKernelKillEndsTheRunAsOOM(t *testing.T) {
 	noSurvivors(t, dir)
 }
 
-// TestRunMasterPortIsServed: a rank 0 that serves its MASTER_PORT itself hears which flag leaves that to it.
+// If rank 0 serves MASTER_PORT itself, the error names the flag that leaves the port to it.
 func TestRunMasterPortIsServed(t *testing.T) {
 	t.Parallel()
 	python := python(t)
@@ -245,24 +246,24 @@ func TestRunMasterPortIsServed(t *testing.T) {
 	}
 }
 
-// printEnvironment writes what a worker finds in its environment to a file of its own.
+// printEnvironment writes a worker's environment to a file named after its rank.
 const printEnvironment = `
 import json, os, sys
 with open(os.path.join(sys.argv[1], os.environ["RANK"] + ".json"), "w") as f:
     json.dump(dict(os.environ), f)
 `
 
-// TestRunSetsTorchrunsVariables starts the same script under both launchers: each variable that torchrun sets is set, and
-// to the same value but for those where ports and folders are of the run's own or docs/cli/run.md says what differs.
+// TestRunSetsTorchrunsVariables starts the same script under both launchers. ddpbatch sets each variable that torchrun sets, and to the
+// same value, except for ports and folders of the run and where docs/cli/run.md describes a difference.
 func TestRunSetsTorchrunsVariables(t *testing.T) {
-	torch.Run(t, "import torch.distributed.run") // skips where there is none
+	torch.Run(t, "import torch.distributed.run") // skips if it is not installed
 	script := filepath.Join(t.TempDir(), "tell.py")
 	if err := os.WriteFile(script, []byte(printEnvironment), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	flags := []string{"--nproc_per_node=2", "--role=actor", "--max_restarts=3", "--rdzv_id=77", "--master_port=" + fmt.Sprint(handPort(t)),
 		"--log_dir=" + t.TempDir(),
-		"--redirects=9:1", "--tee=9:1"} // torchrun 1.13 does not get along with its own defaults under Python 3.11
+		"--redirects=9:1", "--tee=9:1"} // torchrun 1.13 rejects its own defaults under Python 3.11
 	real := environments(t, script, append([]string{"/usr/bin/python3", "-m", "torch.distributed.run"}, flags...))
 	own := environments(t, script, append([]string{"ddpbatch", "run"}, flags...))
 	differs := map[string]string{

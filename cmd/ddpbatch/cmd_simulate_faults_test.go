@@ -16,7 +16,7 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// faultCase is a fault, and what it must lead to.
+// faultCase is a fault and its expected result.
 type faultCase struct {
 	fault    string
 	exit     int
@@ -24,14 +24,14 @@ type faultCase struct {
 	cause    string   // of the first attempt
 	says     []string // on the screen
 	resumed  bool     // from a checkpoint
-	fewer    bool     // ranks in the end, so that its bytes are others
+	fewer    bool     // ranks at the end, so that its bytes differ
 	sets     []string
-	slurm    bool // what follows depends on Slurm, so that each release is played
+	slurm    bool // the result depends on Slurm, so the test plays each release
 	release  sim.Release
 }
 
-// TestInjectedFaultsEndInTheSameBytes injects each fault there is into a run, and holds how the run ends, that it ends
-// with the bytes of one that was never injected where it is done, and that nothing of it lives on.
+// TestInjectedFaultsEndInTheSameBytes injects each kind of fault into a run and checks how the run ends. A run that gets done ends with the
+// bytes of a run without a fault, and none of its processes live on.
 func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
 	job = strings.Replace(job, "epochs = 30", "epochs = 15", 1) // 480 steps
@@ -90,8 +90,8 @@ func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 // notInjected is what simulate says of a fault whose moment never came.
 const notInjected = "was not injected"
 
-// injected simulates a job with a fault, and holds all but its last state. The job does not wait for a fault at a step: simulate looks at
-// the run's progress every 20 ms, and on a busy machine it may find the job over. Then the job is played again.
+// injected simulates a job with a fault and checks everything except its final state. The job does not wait for a fault at a step: simulate
+// looks at the run's progress every 20 ms, and on a busy machine the job may be over by then. In that case injected plays the job again.
 func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 	t.Helper()
 	p := playFault(t, job, tt)
@@ -135,7 +135,7 @@ type playedFault struct {
 	out *bytes.Buffer
 }
 
-// playFault simulates a job with a fault, and holds that nothing of it is left, be it the one that counts or played again.
+// playFault simulates a job with a fault, and checks that no process of it is left, whether or not the job has to be played again.
 func playFault(t *testing.T, job string, tt faultCase) playedFault {
 	t.Helper()
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func playFault(t *testing.T, job string, tt faultCase) playedFault {
 		args = append(args, "--slurm", string(tt.release))
 	}
 	cmd, out := command(dir, args...)
-	temporary := t.TempDir() // in the common one others have theirs
+	temporary := t.TempDir() // other tests have files in the common one
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func (p playedFault) late(t *testing.T, job string, tt faultCase) bool {
 		strings.Contains(p.out.String(), notInjected) && finalState(t, p.run).Step == lastStep(t, job)
 }
 
-// lastStep is the one that a job made of stoppableJob ends with.
+// lastStep returns the last step of a job made of stoppableJob.
 func lastStep(t *testing.T, job string) int64 {
 	t.Helper()
 	const stepsPerEpoch = 32 // 1000 rows by 4 ranks of 8
@@ -189,8 +189,8 @@ func lastStep(t *testing.T, job string) int64 {
 	return stepsPerEpoch * epochs
 }
 
-// TestFullDiskSparesEarlierSaves: the checkpoints' disk is full for good. Each attempt fails at its save, until requeues are given up, and
-// what was saved before stays.
+// The disk of the checkpoints is full for good. Each attempt fails at its save, until there are no more requeues. Earlier checkpoints
+// remain.
 func TestFullDiskSparesEarlierSaves(t *testing.T) {
 	world(t, false)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
@@ -203,8 +203,8 @@ func TestFullDiskSparesEarlierSaves(t *testing.T) {
 	}
 }
 
-// TestPartitionedZombiesSaveNothing: a node is cut off. The run goes on elsewhere from its newest checkpoint, while the
-// zombies of that node live on and may save nothing more; in the end they are gone.
+// If a node is cut off, the run continues on other nodes from its newest checkpoint. The zombies on that node live on for a while, but save
+// nothing more, and in the end they are gone.
 func TestPartitionedZombiesSaveNothing(t *testing.T) {
 	world(t, true)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
@@ -218,7 +218,7 @@ func TestPartitionedZombiesSaveNothing(t *testing.T) {
 	}
 }
 
-// world skips where this machine gives no namespaces.
+// world skips the test if this machine does not permit namespaces.
 func world(t *testing.T, network bool) {
 	t.Helper()
 	if testing.Short() {

@@ -51,7 +51,7 @@ every_steps = 25
 keep_last = 3
 `
 
-// command is ddpbatch in dir, and what it prints.
+// command returns a ddpbatch command in dir, and the buffer that receives its output.
 func command(dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	var out bytes.Buffer
 	cmd := exec.Command(program, args...)
@@ -97,10 +97,10 @@ func sameTensors(t *testing.T, got, want *checkpoint.State) {
 	}
 }
 
-// TestResumedSimulationEndsInTheSameBytes stops a run in the middle, in several ways, resumes it, and holds that its last
-// parameters and momentum are the bytes of a run that was never stopped.
+// TestResumedSimulationEndsInTheSameBytes stops a run in the middle, in several ways, and resumes it. Its final parameters and momentum
+// have the same bytes as those of a run that was never stopped.
 func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
-	// long enough for a stop that comes late
+	// long enough that a late stop still comes in the middle
 	job := strings.Replace(stoppableJob, "epochs = 30", "epochs = 60", 1)
 	straight := t.TempDir()
 	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(job), 0o600); err != nil {
@@ -154,7 +154,7 @@ func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
 			eventually(t, time.Minute, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
 
 			stopped := finalState(t, run)
-			// Step 275 was begun to be saved, before which the save of step 250 was over.
+			// The save of step 275 had begun, so the save of step 250 was complete.
 			if stopped.Step < 250 || stopped.Step >= want.Step {
 				t.Fatalf("the newest checkpoint is of step %d, want one from the middle of %d", stopped.Step, want.Step)
 			}
@@ -184,7 +184,7 @@ func processesOf(run *rundir.Dir) []int {
 	return processesWith("DDPBATCH_RUN_DIR=" + run.Path())
 }
 
-// processOf is the worker of a run that has one variable more.
+// processOf returns the worker of a run that also has the given variable.
 func processOf(t *testing.T, run *rundir.Dir, variable string) int {
 	t.Helper()
 	pids := processesWith("DDPBATCH_RUN_DIR="+run.Path(), variable)
@@ -194,8 +194,8 @@ func processOf(t *testing.T, run *rundir.Dir, variable string) int {
 	return pids[0]
 }
 
-// TestSimulationEndedByHandIsCancelled: a run that is canceled or interrupted saves, says so in one word and how to go on
-// once, and is CANCELLED.
+// A run that is canceled or interrupted saves first. Its message says which of the two happened, it prints once how to resume, and its
+// state is CANCELLED.
 func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		release   string // of Slurm
@@ -217,7 +217,7 @@ func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // more than is waited for below
+			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // longer than all waits below
 			eventually(t, time.Minute, "the run trains", func() bool {
 				run := runMade(t, dir)
 				if run == nil {
@@ -260,7 +260,7 @@ func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 	}
 }
 
-// oneStatus is what status prints for one run.
+// oneStatus returns what status prints for one run.
 func oneStatus(t *testing.T, dir, run string) runview.RunStatus {
 	t.Helper()
 	cmd, out := command(dir, "status", "--json", run)
@@ -274,7 +274,7 @@ func oneStatus(t *testing.T, dir, run string) runview.RunStatus {
 	return rows[0]
 }
 
-// pretendRun is a run of simulate's whose copy of ddpbatch is another program: it ends at once, and asks to be started again.
+// pretendRun returns a run of simulate whose copy of ddpbatch is another program, which ends at once and asks to be started again.
 func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
@@ -289,7 +289,7 @@ func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	return run, job
 }
 
-// play simulates the job under a release of Slurm; said receives each thing that is said.
+// play simulates the job under a release of Slurm. It passes each piece of output to said.
 func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, release sim.Release, said func(string)) error {
 	t.Helper()
 	out := &listener{said: said}
@@ -304,7 +304,7 @@ func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, 
 	return err
 }
 
-// listener is an output that somebody listens to.
+// listener is an output that passes each write to a function.
 type listener struct {
 	said func(string)
 	mu   sync.Mutex
@@ -318,10 +318,10 @@ func (h *listener) Write(p []byte) (int, error) {
 	return h.all.Write(p)
 }
 
-// TestSimulationEndedBetweenAttemptsStaysEnded: a person who ends a job that has been requeued, and has not begun again, ends it for good.
+// If a user ends a job after it was requeued and before it begins again, it ends for good.
 func TestSimulationEndedBetweenAttemptsStaysEnded(t *testing.T) {
 	for name, test := range map[string]struct {
-		said string // when the person does it
+		said string // the output at which the user does it
 		sig  syscall.Signal
 		word string
 	}{
@@ -357,7 +357,7 @@ func TestSimulationEndedBetweenAttemptsStaysEnded(t *testing.T) {
 	}
 }
 
-// TestSimulationThatCannotStartSaysWhy: an attempt whose agents cannot be started has ended, and its verdict says why.
+// If the agents of an attempt cannot be started, the attempt has ended, and its verdict gives the reason.
 func TestSimulationThatCannotStartSaysWhy(t *testing.T) {
 	run, job := pretendRun(t)
 	if err := os.Chmod(run.Binary(), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// An error of Slurm after it may have accepted the job is not a refusal: the run stays, and its job is found.
+// An error of Slurm that comes after it may have accepted the job is not a refusal: the run remains, and commands find its job.
 func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -27,7 +27,7 @@ func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 	}
 	q.rights(parent, runs[0].Path())
 
-	// what Slurm refused leaves nothing
+	// a job that Slurm refuses leaves nothing behind
 	q.says("mode", "refuse")
 	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exit.Refused ||
 		len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
@@ -35,12 +35,12 @@ func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 	}
 }
 
-// Slurm takes jobs that it never starts.
+// submit and resume report a job that will not start: Slurm accepts jobs that it never starts.
 func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	q.must(os.WriteFile(filepath.Join(parent, "other.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	q.says("reason", "PartitionConfig") // Slurm 25.11's, of a job of 99 nodes where there are four
+	q.says("reason", "PartitionConfig") // Slurm 25.11 gives this reason for a job of 99 nodes on a cluster of four
 	for id, args := range map[string][]string{"500": {"submit", "other.toml", "--parsable"}, "501": {"resume", run}} {
 		q.says("next", id)
 		code, out, errs := q.run(parent, args...)
@@ -63,7 +63,7 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	}
 }
 
-// Of a job beyond the limits of its partition, submit says what check --slurm says, be it that Slurm refuses the job or never starts it.
+// If a job exceeds the limits of its partition, submit prints what check --slurm prints, whether Slurm refuses the job or never starts it.
 func TestSubmitSaysWhichLimitIsExceeded(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -89,7 +89,7 @@ func TestSubmitSaysWhichLimitIsExceeded(t *testing.T) {
 	}
 }
 
-// claimsLine is a line of shell by which another command takes the claim of runs, and gives it back.
+// claimsLine returns a line of shell with which another command takes the claim of runs and gives it back.
 func (q *queue) claimsLine(runs string) string {
 	q.t.Helper()
 	q.says("claim.json", strings.TrimSuffix(fakeslurm.OtherClaim, "}")+`,"done":true}`)
@@ -98,8 +98,8 @@ func (q *queue) claimsLine(runs string) string {
 
 const byAnother = "another command has claimed the run: " + fakeslurm.OtherClaimWords
 
-// Who has lost the claim while it prepared the run submits nothing, and leaves what is in the run as it is, since another command may be
-// submitting that.
+// A submit that loses the claim while it prepares the run submits nothing, and leaves the run as it is, since another command may be
+// submitting it.
 func TestLostClaimSubmitsNothing(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -122,7 +122,8 @@ func TestLostClaimSubmitsNothing(t *testing.T) {
 	}
 }
 
-// A run that cannot be claimed, be it that the disk is full, is not left behind; one that another command has found is.
+// If submit cannot claim its run, for example because the disk is full, it does not leave the run behind. If another command has found the
+// run, submit leaves it.
 func TestSubmitThatCannotClaimLeavesNoRun(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -143,7 +144,7 @@ func TestSubmitThatCannotClaimLeavesNoRun(t *testing.T) {
 	}
 }
 
-// A script asks for cores only where the words that sbatch gets beside it do not: Slurm 25.11 refuses both at once.
+// A script requests cores only if the words that sbatch gets beside it do not: Slurm 25.11 refuses both together.
 func TestCoresAreAskedForOnce(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()

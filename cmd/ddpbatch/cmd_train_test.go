@@ -11,7 +11,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// A run whose time is over stops after a step, saved, with the code that asks for another attempt; and that ends it.
+// A run whose deadline has passed saves and stops after one step, with the exit code that asks for another attempt. A resume without a
+// deadline finishes it.
 func TestTrainStopsBeforeTheDeadline(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
@@ -46,7 +47,7 @@ func TestTrainStopsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// A rank that would train alone is refused before what it asks for is the run's.
+// If a rank would train alone, resume refuses before it stores the requested settings in the run.
 func TestTrainThatWouldTrainAloneIsRefused(t *testing.T) {
 	q, d := newQueue(t), fakeslurm.RunOf(t, "train", program, "")
 	q.must(os.WriteFile(d.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))

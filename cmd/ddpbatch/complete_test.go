@@ -15,7 +15,7 @@ import (
 	"ddpbatch/templates"
 )
 
-// completions are the words that a completion offers, or in brackets what the shell is to.
+// completions returns the words that a completion offers. In brackets is what the shell itself completes.
 func completions(c *completer, words ...string) (list []string) {
 	to := c.complete(words)
 	for _, way := range to.ways {
@@ -27,7 +27,7 @@ func completions(c *completer, words ...string) (list []string) {
 	return list
 }
 
-// completerIn is a completer for a person whose working directory is dir, and whose files are in ddpbatch there.
+// completerIn returns a completer for a user whose working directory is dir. The user's files are in dir/ddpbatch.
 func completerIn(dir string) *completer {
 	c := newCompleter(&env{Dir: dir, SiteFile: filepath.Join(dir, "site.toml"), Environ: []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir}})
 	return &c
@@ -63,7 +63,7 @@ func TestCompletions(t *testing.T) {
 		"check ":                      "[files]",
 		"check job.toml ":             "", // one is enough
 		"submit job.toml --te":        "--test-only",
-		"submit --dry-run --dr":       "", // given already
+		"submit --dry-run --dr":       "", // already given
 		"submit --set a=b --se":       "--set",
 		"submit --set launch.mode=ta": "launch.mode=task",
 		"submit --set=launch.mode=ta": "--set=launch.mode=task",
@@ -74,8 +74,8 @@ func TestCompletions(t *testing.T) {
 		"simulate -- tr":              "[files]",
 		"status ":                     "123 " + run,
 		"status 12":                   "123",
-		"status 123 12":               "123", // several
-		"logs 123 12":                 "",    // one
+		"status 123 12":               "123", // takes several
+		"logs 123 12":                 "",    // takes one
 		"logs 123_":                   "123_4",
 		"logs mn":                     run,
 		"logs ru":                     "[folders]",
@@ -101,7 +101,7 @@ func TestCompletions(t *testing.T) {
 		"completion ":                 "bash zsh fish",
 		"bench allr":                  "allreduce",
 		"init --template mn":          "mnist",
-		"init --template m":           "mine mnist", // one's own of the same name counts once
+		"init --template m":           "mine mnist", // a user's template hides the built-in one of the same name
 		"init --template=mi":          "--template=mine",
 		"submit --after ":             "123 " + run,
 		"submit --after 123:":         "123:any 123:ok 123:notok",
@@ -136,7 +136,7 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// TestCompletedRunsAreWhereCommandsLook: in run_dir of the defaults, or in runs where these cannot be read.
+// Completion lists the runs in run_dir of the defaults, or in runs if the defaults cannot be read.
 func TestCompletedRunsAreWhereCommandsLook(t *testing.T) {
 	dir := t.TempDir()
 	for _, runs := range []string{"runs", "of site", "of user"} {
@@ -162,14 +162,14 @@ func TestCompletedRunsAreWhereCommandsLook(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		t.Setenv("HOME", dir) // by which run_dir is read
+		t.Setenv("HOME", dir) // the home directory to which ~ in run_dir refers
 		if got := strings.Join(completions(completerIn(dir), "cancel", ""), " "); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
 }
 
-// TestCompletedWordsAreInHelp: a word that is offered for a flag's value is one that its help names.
+// Each word that completion offers for a flag's value occurs in the flag's help.
 func TestCompletedWordsAreInHelp(t *testing.T) {
 	lists := 0
 	eachCommand(newApp(&env{}).Commands, "", func(path string, c *cli.Command) {
@@ -203,8 +203,8 @@ func eachCommand(commands []*cli.Command, before string, do func(path string, c 
 	}
 }
 
-// TestCompletionsGoOnFromAnything: whatever was typed, nothing panics, each way goes on from it, and the answer holds nothing that a shell
-// or a terminal would obey.
+// Whatever was typed, completion does not panic, each word that it offers continues the typed one, and the answer holds nothing that a
+// shell or a terminal would obey.
 func TestCompletionsGoOnFromAnything(t *testing.T) {
 	c := completerIn(t.TempDir())
 	var known []string
@@ -240,7 +240,7 @@ func TestCompletionHoldsNoHostileName(t *testing.T) {
 	}
 }
 
-// TestWordsAreUnquotedAsBashDoes: what is quoted comes back, and a quote may be open.
+// A quoted word comes back unquoted. The last quote may be open.
 func TestWordsAreUnquotedAsBashDoes(t *testing.T) {
 	for typed, want := range map[string]string{
 		`a\ b`: "a b", `'a b`: "a b", `"a b`: "a b", `"a\"b"`: `a"b`, `"a\b"`: `a\b`, `'a\b'`: `a\b`, `a'b'"c"`: "abc", `a\`: `a\`,

@@ -14,17 +14,17 @@ import (
 	"ddpbatch/templates"
 )
 
-// containerRig is Podman and Charliecloud with an image that is made of this machine's own files: a shell, and what the program needs to
-// start. Podman has a storage of its own.
+// containerRig is Podman and Charliecloud with an image made of this machine's own files: a shell, and what the program needs to start.
+// Podman uses a storage folder of the test.
 type containerRig struct {
 	dir  string
 	env  []string
-	node func(args ...string) (string, []string) // a command on the node whose Podman it is; nil: this machine
+	node func(args ...string) (string, []string) // turns a command into one on the node whose Podman it is; nil: this machine
 }
 
 const rigImage = "localhost/ddpbatch-test:latest"
 
-// newContainerRig makes one, or skips the test.
+// newContainerRig makes a containerRig, or skips the test.
 func newContainerRig(t *testing.T, dir string) *containerRig {
 	t.Helper()
 	if testing.Short() {
@@ -61,7 +61,7 @@ func (r *containerRig) write(t *testing.T, name, text string) {
 	}
 }
 
-// fillImage makes the image as a folder, and as an archive of it.
+// fillImage makes the image as a folder and as an archive of that folder.
 func (r *containerRig) fillImage(t *testing.T) {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
@@ -69,7 +69,7 @@ func (r *containerRig) fillImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{"/bin/busybox": busybox}
-	loaded, err := exec.Command("ldd", program).Output() // an error: it is a static one
+	loaded, err := exec.Command("ldd", program).Output() // an error means that it is statically linked
 	for _, word := range strings.Fields(string(loaded)) {
 		if err == nil && strings.HasPrefix(word, "/") {
 			files[word] = word
@@ -118,7 +118,7 @@ func (r *containerRig) podman(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// checkEmpty holds that no container is left.
+// checkEmpty checks that no container is left.
 func (r *containerRig) checkEmpty(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -131,7 +131,7 @@ func (r *containerRig) checkEmpty(t *testing.T) {
 	})
 }
 
-// table is [container] for a runtime.
+// table returns the [container] table for a runtime.
 func (r *containerRig) table(runtime string) string {
 	image := rigImage
 	if runtime == "charliecloud" {
@@ -140,7 +140,7 @@ func (r *containerRig) table(runtime string) string {
 	return fmt.Sprintf("\n[container]\nruntime = %q\nimage = %q\n", runtime, image)
 }
 
-// inBox is what each rank says of the container that it is in.
+// inBox is a shell script in which each rank prints what it sees of its container.
 const inBox = `echo "rank $RANK of $WORLD_SIZE at $PWD: $GREETING; $(cat /given/file); $PATH; shm $(stat -c %i /dev/shm); host ${PYTHONPATH-}"
 (: >"/given/$RANK") 2>/dev/null && echo "given: writable"
 [ -d "$DDPBATCH_RUN_DIR" ] && [ -w "$DDPBATCH_HEARTBEAT_FILE" ] || exit 3
@@ -162,7 +162,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// simulate runs a job in the rig, and returns its code and what it printed.
+// simulate runs a job in the rig, and returns its exit code and its output.
 func (r *containerRig) simulate(t *testing.T, dir, job string, args ...string) (int, string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(job), 0o600); err != nil {
@@ -170,7 +170,7 @@ func (r *containerRig) simulate(t *testing.T, dir, job string, args ...string) (
 	}
 	cmd, out := command(dir, append([]string{"simulate", "job.toml"}, args...)...)
 	cmd.Env = append(os.Environ(), append(r.env, "PYTHONPATH=/outside")...)
-	_ = cmd.Run() // its code is looked at
+	_ = cmd.Run() // the exit code is returned below
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
@@ -180,7 +180,7 @@ func testContainerRanks(t *testing.T, rig *containerRig, runtime string) {
 		t.Fatal(err)
 	}
 	given, writes := dir+":/given:ro", 0
-	if runtime == "charliecloud" { // which binds for writing alone
+	if runtime == "charliecloud" { // it can only mount folders writable
 		given, writes = dir+":/given", 4
 	}
 	mounts := fmt.Sprintf("mounts = [%q]\n", given)
@@ -236,7 +236,7 @@ func testContainerEnds(t *testing.T, rig *containerRig, runtime string) {
 	}
 }
 
-// testContainerAgentKilled kills the agent: what is in its containers does not live on, nor do they stay (checkEmpty).
+// testContainerAgentKilled kills the agent. The processes in its containers do not live on, and the containers are removed (checkEmpty).
 func testContainerAgentKilled(t *testing.T, rig *containerRig, runtime string) {
 	dir := t.TempDir()
 	job := "schema = 1\nname = \"x\"\n[launch]\ncommand = [\"sh\", \"-c\", \": >there; exec sleep 1000\"]\n" + rig.table(runtime)
@@ -288,7 +288,7 @@ func testContainerFaults(t *testing.T, rig *containerRig, runtime string) {
 	}
 }
 
-// testContainerStarter runs the starter job with the runtime and the image that there are.
+// testContainerStarter runs the starter job with the given runtime and its image.
 func testContainerStarter(t *testing.T, rig *containerRig, runtime string) {
 	starter, ok := templates.Find("container")
 	if !ok {
@@ -301,7 +301,7 @@ func testContainerStarter(t *testing.T, rig *containerRig, runtime string) {
 	}
 }
 
-// testContainerBuiltin runs the built-in trainer in the image. Its ranks share memory, or fail.
+// testContainerBuiltin runs the built-in trainer in the image. If its ranks could not share memory, it would fail.
 func testContainerBuiltin(t *testing.T, rig *containerRig, runtime string) {
 	job := strings.Replace(stoppableJob, "epochs = 30", "epochs = 2", 1) + "[mpi]\ntransport = \"shm\"\n" + rig.table(runtime)
 	code, out := rig.simulate(t, t.TempDir(), job, "--nodes", "1")

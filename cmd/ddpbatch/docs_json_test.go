@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/runview"
 )
 
-// jsonNames are the names of a struct's fields in JSON, those of embedded structs included.
+// jsonNames returns the JSON names of a struct's fields, including those of embedded structs.
 func jsonNames(of reflect.Type) (names []string) {
 	for i := range of.NumField() {
 		field := of.Field(i)
@@ -32,7 +32,7 @@ func jsonNames(of reflect.Type) (names []string) {
 	return names
 }
 
-// TestJSONFieldsAreTheDocumentedOnes: tables of docs/cli that are headed "field" have a row for each field of an object, and no other.
+// The tables of docs/cli that are headed "field" have a row for each field of an object, and no other rows.
 func TestJSONFieldsAreTheDocumentedOnes(t *testing.T) {
 	breakdown, err := json.Marshal(goodput.Breakdown{Queued: time.Second})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestJSONFieldsAreTheDocumentedOnes(t *testing.T) {
 	}
 	of := func(v any) []string { return jsonNames(reflect.TypeOf(v)) }
 	ofElement := slices.DeleteFunc(of(runview.Result{}), func(name string) bool {
-		return name != "name" && slices.Contains(of(runview.RunStatus{}), name) // an element has a name of its own
+		return name != "name" && slices.Contains(of(runview.RunStatus{}), name) // an element has its own name
 	})
 	ofElement = slices.Compact(slices.Sorted(slices.Values(ofElement)))
 	for _, table := range []struct {

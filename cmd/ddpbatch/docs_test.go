@@ -26,7 +26,7 @@ type docRow struct {
 	cells    []string
 }
 
-// section is the innermost heading above the row that is the name of a command; empty if none is.
+// section returns the innermost heading above the row that is the name of a command, or an empty string.
 func (r docRow) section(commands map[string]*cli.Command) string {
 	for _, heading := range slices.Backward(r.headings) {
 		if commands[heading] != nil {
@@ -69,7 +69,7 @@ func readPage(t *testing.T, name string) (rows []docRow) {
 	return rows
 }
 
-// visibleCommands are the commands that help shows, by their words: "ckpt", "ckpt ls".
+// visibleCommands returns the commands that help shows, by their words: "ckpt", "ckpt ls".
 func visibleCommands() map[string]*cli.Command {
 	all := map[string]*cli.Command{}
 	var add func(commands []*cli.Command, before string)
@@ -87,7 +87,7 @@ func visibleCommands() map[string]*cli.Command {
 
 var pageLink = regexp.MustCompile(`^\[([a-z]+)\]\(([a-z-]+\.md)\)$`)
 
-// commandPages are the pages of the commands, as the table of README.md links them.
+// commandPages returns the pages of the commands, as the table of README.md links them.
 func commandPages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}
@@ -107,8 +107,7 @@ func commandPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestEveryCommandHasItsPage: the table of docs/cli/README.md has a row for each command, and each page of docs/cli is of a command or
-// named here.
+// The table of docs/cli/README.md has a row for each command. Each page of docs/cli belongs to a command or is named in this test.
 func TestEveryCommandHasItsPage(t *testing.T) {
 	pages := commandPages(t)
 	for path := range visibleCommands() {
@@ -136,13 +135,13 @@ func TestEveryCommandHasItsPage(t *testing.T) {
 // A docFlag is a flag of a command.
 type docFlag struct {
 	names     []string // as a user writes them
-	otherwise string   // its default; empty if it has none, or none that is one word
+	otherwise string   // its default; empty if there is none, or if it has several words
 	says      []string // what help says of it: its usage, and its default if that has several words
 }
 
 var usageDefault = regexp.MustCompile(`\(default ([^)]+)\)`)
 
-// flagsOf are the visible flags of a command.
+// flagsOf returns the visible flags of a command.
 func flagsOf(t *testing.T, c *cli.Command) (all []docFlag) {
 	t.Helper()
 	dashed := func(names ...string) []string {
@@ -192,7 +191,7 @@ func flagsOf(t *testing.T, c *cli.Command) (all []docFlag) {
 	return all
 }
 
-// runDefaults are the defaults of run's flags that are values.
+// runDefaults returns the defaults of run's flags, by name, for those whose default is a value.
 func runDefaults(t *testing.T) map[string]string {
 	t.Helper()
 	o, _, err := torchrun.Parse(nil, func(string) (string, bool) { return "", false })
@@ -218,7 +217,7 @@ var (
 	saidValue = regexp.MustCompile(`\(default ([^) ]+)\)`)
 )
 
-// names are the flags that the first cell of a row names.
+// names returns the flags that the first cell of a row names.
 func (r docRow) names() (all []string) {
 	for _, span := range codeSpan.FindAllStringSubmatch(r.cells[0], -1) {
 		if name := flagWord.FindString(span[1]); name != "" && !slices.Contains(all, name) {
@@ -235,7 +234,7 @@ func sameNames(a, b []string) bool {
 
 var linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// plainText is a text of Markdown, or a flag's usage, without backquotes and targets of links.
+// plainText removes the backquotes and link targets from Markdown or from a flag's usage.
 func plainText(text string) string {
 	return strings.ReplaceAll(linkText.ReplaceAllString(text, "$1"), "`", "")
 }
@@ -247,8 +246,8 @@ func TestPlainText(t *testing.T) {
 	}
 }
 
-// TestFlagsAreTheDocumentedOnes: the page of a command has, in tables headed "flag", a row for each of its flags with all names, the words
-// of its help and the default, and no row for another flag. Rows above the sections of a command's own commands are for all of these.
+// The page of a command has, in tables headed "flag", a row for each flag of the command with all its names, the words of its help and its
+// default, and no row for another flag. Rows above the sections of subcommands apply to all subcommands.
 func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 	commands, pages := visibleCommands(), commandPages(t)
 	rows := map[string][]docRow{} // by command
@@ -315,8 +314,7 @@ func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 
 var signalCode = regexp.MustCompile(`^1(2[89]|[3-9][0-9])$`)
 
-// TestExitCodesOfCommands: each page of a command lists exit codes below the heading "Exit codes", and these are codes that the program
-// has.
+// Each page of a command lists exit codes below the heading "Exit codes", and the program has each of these codes.
 func TestExitCodesOfCommands(t *testing.T) {
 	known := map[string]bool{}
 	for _, m := range exit.Meanings() {
@@ -346,7 +344,7 @@ func TestExitCodesOfCommands(t *testing.T) {
 	}
 }
 
-// TestMeaningsAreOfTheDocumentedCodes holds internal/exit's list against the table of docs/cli/exit-codes.md.
+// The list in internal/exit has the same codes as the table in docs/cli/exit-codes.md.
 func TestMeaningsAreOfTheDocumentedCodes(t *testing.T) {
 	var documented, listed []string
 	for _, row := range readPage(t, "exit-codes.md") {
@@ -364,8 +362,7 @@ func TestMeaningsAreOfTheDocumentedCodes(t *testing.T) {
 
 var docLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinksOfCommandPagesLead: each relative link of docs/cli leads to a file, and each that names a heading of these pages leads to that
-// heading.
+// Each relative link of docs/cli leads to a file. If it names a heading on these pages, that heading exists.
 func TestLinksOfCommandPagesLead(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "cli")
 	paths, err := filepath.Glob(filepath.Join(folder, "*.md"))
@@ -406,7 +403,7 @@ func TestLinksOfCommandPagesLead(t *testing.T) {
 	}
 }
 
-// anchorOf is the anchor of a heading, as GitHub makes it.
+// anchorOf returns the anchor that GitHub makes for a heading.
 func anchorOf(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(strings.TrimSpace(heading)) {

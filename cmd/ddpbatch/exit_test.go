@@ -21,7 +21,7 @@ import (
 	"ddpbatch/trainer"
 )
 
-// The numbers are those of docs/cli/exit-codes.md, which users script against.
+// The exit codes are those of docs/cli/exit-codes.md, which users rely on in scripts.
 func TestExitCodesAreTheDocumentedOnes(t *testing.T) {
 	interrupted := launch.SignalError{Sig: syscall.SIGINT}
 	for name, row := range map[string]struct {
@@ -106,7 +106,7 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
 
-// JSON says everything, and does nothing to a terminal: 8-bit control characters begin sequences as ESC [ does.
+// JSON escapes every character that could control a terminal, and loses nothing: 8-bit control characters begin sequences as ESC [ does.
 func TestJSONControlsNoTerminal(t *testing.T) {
 	name := "weight\u009b31m\u007f\u0085\x1b[2J é \u2028 \u202e \u2066"
 	var out bytes.Buffer
@@ -124,7 +124,7 @@ func TestJSONControlsNoTerminal(t *testing.T) {
 	}
 }
 
-// What a note or a warning quotes, such as the name of a file, does not control the terminal.
+// Text that a note or a warning quotes, such as the name of a file, does not control the terminal.
 func TestNotesAndWarningsControlNoTerminal(t *testing.T) {
 	var errs bytes.Buffer
 	e := &env{Err: &errs}

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit/golden"
 )
 
-// TestTrainingIsPyTorchsGolden runs testdata/golden/*.txtar: a training that PyTorch has done, as a user repeats it.
+// TestTrainingIsPyTorchsGolden runs testdata/golden/*.txtar, in which a user repeats a training that PyTorch has done.
 func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	trainings := map[string]golden.Training{"1": golden.Read(t, 1), "2": golden.Read(t, 2)}
 	testscript.Run(t, testscript.Params{
@@ -23,7 +23,7 @@ func TestTrainingIsPyTorchsGolden(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else the race detector takes a second to end each command
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector takes a second to end each command
 			trainings["1"].Write(t, env.WorkDir)
 			return nil
 		},
@@ -47,7 +47,7 @@ func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	})
 }
 
-// farthest is the largest difference between the parameters in a file and those of g in the end.
+// farthest returns the largest difference between the parameters in a file and the final ones of g.
 func farthest(ts *testscript.TestScript, g golden.Training, path string) float64 {
 	tensors, _, err := safetensors.ReadFile(path)
 	ts.Check(err)
@@ -69,7 +69,7 @@ func farthest(ts *testscript.TestScript, g golden.Training, path string) float64
 	return worst
 }
 
-// lastLoss is the loss in the last line of metrics, all of which are of the last step.
+// lastLoss returns the loss in the last line of metrics. All lines must be of the last step.
 func lastLoss(ts *testscript.TestScript, pattern string) float64 {
 	f, err := os.Open(oneFile(ts, pattern))
 	ts.Check(err)

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// TestPipesAreNotWaitedFor: what has the name of a file that is read, and is a pipe without a writer, or a device, is an error at once.
+// If the path of a file to read is a pipe without a writer, or a device, reading it fails at once.
 func TestPipesAreNotWaitedFor(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -49,8 +49,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTheWaitForAPipe: the first Ctrl-C ends the wait for a pipe that its writer never closes, before it
-// begins and in the middle of it.
+// The first Ctrl-C ends the wait for a pipe that its writer never closes, whether it comes before the wait or during it.
 func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		r, w, err := os.Pipe()
@@ -71,7 +70,7 @@ func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 			done <- err
 		}()
 		if !early {
-			text := make([]byte, 1<<19) // more than a pipe holds: it is being read
+			text := make([]byte, 1<<19) // more than a pipe holds, so that the reader is reading
 			if _, err := w.Write(text); err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +88,7 @@ func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 	}
 }
 
-// A command that was interrupted returns that, and neither the job nor the template that it has read.
+// If a command was interrupted, it returns that error, and neither the job nor the template that it has read.
 func TestFileReadAfterAnInterruptIsNotAJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(path, []byte("name = \"x\"\n"), 0o600); err != nil {

@@ -17,8 +17,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// changing are the system calls that change what files there are and what they hold, or start a process. (A flush, fsync, changes nothing
-// for who comes after a kill: the machine goes on.)
+// changing lists the system calls that change files, or start a process. A flush (fsync) is not among them: it changes nothing for commands
+// that run after a kill, since the machine keeps running.
 var changing = map[uint64]string{
 	unix.SYS_WRITE: "write", unix.SYS_PWRITE64: "pwrite", unix.SYS_OPENAT: "open", unix.SYS_MKDIRAT: "mkdir", unix.SYS_RENAME: "rename",
 	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_UNLINKAT: "unlink", unix.SYS_SYMLINKAT: "symlink",
@@ -26,11 +26,11 @@ var changing = map[uint64]string{
 	unix.SYS_CLONE:  "clone",
 }
 
-// killAt runs a program with this machine's tracing of system calls, and kills it as its call number n of those that change files below
-// dir, or start a process, is about to be done. It returns the names of the calls before; killed is false where there were fewer.
+// killAt traces the system calls of a program and kills it just before call number n of those that change files below dir or start a
+// process. It returns the names of the calls before that. If there were fewer, killed is false.
 func killAt(t *testing.T, dir string, cmd *exec.Cmd, n int) (calls []string, killed bool) {
 	t.Helper()
-	runtime.LockOSThread() // that traces
+	runtime.LockOSThread() // the thread that traces
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
@@ -60,7 +60,7 @@ func killAt(t *testing.T, dir string, cmd *exec.Cmd, n int) (calls []string, kil
 		switch {
 		case status.Exited() || status.Signaled():
 			delete(inside, thread)
-			if thread == pid { // the last of its threads to be reaped
+			if thread == pid { // the last of its threads that Wait4 returns
 				return calls, killed
 			}
 			continue
@@ -85,7 +85,7 @@ func killAt(t *testing.T, dir string, cmd *exec.Cmd, n int) (calls []string, kil
 	}
 }
 
-// changes names the call that a thread is about to do, if it is one of changing, of a file below dir.
+// changes names the system call that a thread is about to make, if it is one of changing and applies to a file below dir.
 func changes(thread int, dir string) string {
 	var regs syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(thread, &regs); err != nil {
@@ -123,15 +123,15 @@ func changes(thread int, dir string) string {
 	return name + " " + filepath.Base(path)
 }
 
-// textAt is the text at an address of a thread's memory.
+// textAt returns the text at an address of a thread's memory.
 func textAt(thread int, address uint64) string {
 	memory := make([]byte, 512)
-	n, _ := syscall.PtracePeekData(thread, uintptr(address), memory) // it may end in the page after
+	n, _ := syscall.PtracePeekData(thread, uintptr(address), memory) // the text may end in the next page
 	text, _, _ := strings.Cut(string(memory[:n]), "\x00")
 	return text
 }
 
-// canTrace skips a test where processes may not be traced.
+// canTrace skips a test if this machine does not permit tracing processes.
 func canTrace(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -145,8 +145,8 @@ func canTrace(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestKilledResumeLosesNoJob kills resume before each of its changes to the run directory, and within sbatch, before and
-// after Slurm has taken the job.
+// TestKilledResumeLosesNoJob kills resume before each of its changes to the run directory, and in sbatch before and after Slurm has
+// accepted the job.
 func TestKilledResumeLosesNoJob(t *testing.T) {
 	canTrace(t)
 	for n := 0; ; n++ {
@@ -158,7 +158,7 @@ func TestKilledResumeLosesNoJob(t *testing.T) {
 			t.Fatalf("killed after %q", calls)
 		}
 		if !killed {
-			for _, want := range []string{"clone", "write ledger.jsonl"} { // else it was refused
+			for _, want := range []string{"clone", "write ledger.jsonl"} { // otherwise resume was refused
 				if !slices.Contains(calls, want) {
 					t.Errorf("of %q none is %q", calls, want)
 				}
@@ -186,7 +186,7 @@ func TestKilledResumeLosesNoJob(t *testing.T) {
 	}
 }
 
-// TestKilledSubmitLosesNoJob: as TestKilledResumeLosesNoJob for submit, from when there is a run.
+// TestKilledSubmitLosesNoJob checks the same as TestKilledResumeLosesNoJob for submit, starting when its run exists.
 func TestKilledSubmitLosesNoJob(t *testing.T) {
 	canTrace(t)
 	prepare := func(mode string) (*queue, string) {
@@ -209,7 +209,7 @@ func TestKilledSubmitLosesNoJob(t *testing.T) {
 	}
 	q, parent := prepare("")
 	calls, _ := killAt(t, filepath.Join(parent, "runs"), q.command(parent, "submit", "job.toml"), 1<<20)
-	// which gives the run its name
+	// the rename that gives the run its name
 	first := slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "rename .new-") })
 	if first < 0 {
 		t.Fatalf("no run is made by %q", calls)

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// TestInterruptEndsLogsAndNotTheJob: Ctrl-C ends logs -f, and not the job; it says so, and the commands that it names work.
+// Ctrl-C ends logs -f, and not the job. logs -f reports that, and the commands that it names work.
 func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 	dir := t.TempDir()
 	job, said := command(dir, "simulate", "--nodes", "1", "--nproc-per-node", "1", "--", "sh", "-c",
@@ -23,7 +23,7 @@ func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(5*time.Minute, func() { job.Process.Kill() }).Stop() // more than is waited for below
+	defer time.AfterFunc(5*time.Minute, func() { job.Process.Kill() }).Stop() // longer than all waits below
 	id := ""
 	eventually(t, time.Minute, "the run has a job id", func() bool {
 		if run := runMade(t, dir); run != nil {
@@ -55,8 +55,8 @@ func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTheWaitAndNotTheJob is the same for submit and resume, which wait by one way, with --wait and with
-// --follow. From another folder than that of the runs the job is named by its run directory.
+// TestInterruptEndsTheWaitAndNotTheJob checks the same for --wait and --follow of submit and resume, which share their code. From a folder
+// other than that of the runs, the message names the job by its run directory.
 func TestInterruptEndsTheWaitAndNotTheJob(t *testing.T) {
 	for name, test := range map[string]struct {
 		follow           bool

@@ -16,11 +16,11 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// program is ddpbatch as it is shipped. It is in PATH, too.
+// program is the path of ddpbatch as it is shipped. PATH finds it, too.
 var program string
 
-// TestMain has the program built. The package's own code runs in the test's process, where the race detector sees it. Where that process
-// starts itself, as an agent's guard or as the copy in a run directory, it is the program.
+// TestMain builds the program. The package's own code runs in the test's process, where the race detector sees it. If that process starts
+// its own executable, as an agent's guard or as the copy in a run directory, that acts as the program.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == siteProgram {
 		e := osEnv()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ddpbatch" || len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
 		main()
 	}
-	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	syscall.Umask(0o022) // ddpbatch refuses a folder of runs that the group may write to
 	os.Exit(testkit.WithProgram(func(built string) int {
 		program = built
 		links, err := linkSiteProgram()
@@ -44,11 +44,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// siteProgram is ddpbatch with the site's file in the working directory, site.toml: what is shipped has no way to name another than its
-// own.
+// siteProgram is the name of a ddpbatch that reads the site's file from the working directory (site.toml). The shipped program has a fixed
+// path for the site's file.
 const siteProgram = "ddpbatch-of-site"
 
-// linkSiteProgram makes a folder for PATH in which this test's own program has that name.
+// linkSiteProgram makes a folder for PATH in which siteProgram is a link to this test's executable.
 func linkSiteProgram() (folder string, err error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -60,7 +60,7 @@ func linkSiteProgram() (folder string, err error) {
 	return folder, os.Symlink(own, filepath.Join(folder, siteProgram))
 }
 
-// TestScriptsRunAsWritten runs testdata/script/*.txtar: what a user types and what comes back. Nothing that a script began may outlive it.
+// TestScriptsRunAsWritten runs testdata/script/*.txtar: what a user types, and the results. No process of a script may outlive it.
 func TestScriptsRunAsWritten(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -70,7 +70,7 @@ func TestScriptsRunAsWritten(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("DDPBATCH", program) // for scripts that change PATH
 			env.Defer(func() {
-				if t := env.T().(testing.TB); !t.Failed() { // what a script that failed has in the background is ended later
+				if t := env.T().(testing.TB); !t.Failed() { // the background processes of a failed script are ended later
 					noSurvivors(t, env.WorkDir)
 				}
 			})
@@ -82,7 +82,7 @@ func TestScriptsRunAsWritten(t *testing.T) {
 	})
 }
 
-// exits runs a command and holds its exit code: exits 2 ddpbatch check job.toml.
+// exits runs a command and checks its exit code: exits 2 ddpbatch check job.toml.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code command...")
@@ -103,7 +103,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// oneFile is the file that a pattern matches; the last one in name order where there are several.
+// oneFile returns the file that a pattern matches: the last one in the order of names, if there are several.
 func oneFile(ts *testscript.TestScript, pattern string) string {
 	paths, err := filepath.Glob(ts.MkAbs(pattern))
 	ts.Check(err)
@@ -122,7 +122,7 @@ func flipBit(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, data, 0o600))
 }
 
-// tabs puts the key of that name in the place of each <TAB> in a file that is typed (ttyin).
+// tabs replaces each <TAB> in a file of typed input (ttyin) with a tab character.
 func tabs(ts *testscript.TestScript, neg bool, args []string) {
 	path := ts.MkAbs(args[0])
 	ts.Check(os.WriteFile(path, []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "<TAB>", "\t")), 0o600))

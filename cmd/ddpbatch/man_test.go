@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestManPageIsGolden compares the page of a small program, in which there is all that a page can hold.
+// TestManPageIsGolden compares the page of a small program that has everything a page can contain.
 func TestManPageIsGolden(t *testing.T) {
 	small := &cli.App{
 		Name: "small", Usage: "is small - and smaller", Description: "small do\n.dotted 'quoted' \\n `tick`",
@@ -41,7 +41,7 @@ func TestManPageIsGolden(t *testing.T) {
 	lintMan(t, page)
 }
 
-// TestManPageHasEverything: the headings of man-pages(7) in its order, each command, flag, exit code and variable.
+// The man page has the headings of man-pages(7) in its order, and each command, flag, exit code and variable.
 func TestManPageHasEverything(t *testing.T) {
 	app := newApp(&env{})
 	page := manPage(app, version, "2026-11-26")
@@ -69,7 +69,7 @@ func TestManPageHasEverything(t *testing.T) {
 	lintMan(t, page)
 }
 
-// lintMan has mandoc and groff look for what is wrong with a page.
+// lintMan checks a page with mandoc and groff.
 func lintMan(t *testing.T, page string) {
 	t.Helper()
 	for _, check := range [][]string{{"mandoc", "-Tlint", "-Wstyle"}, {"groff", "-man", "-Tutf8", "-ww", "-z"}} {
@@ -87,13 +87,13 @@ func lintMan(t *testing.T, page string) {
 	}
 }
 
-// notForPeople are variables between ddpbatch's own processes, and of its tests.
+// notForPeople lists the variables that ddpbatch's processes pass to each other, and those of its tests.
 var notForPeople = []string{
 	"DDPBATCH_ARRAY_OFFSET", "DDPBATCH_KILL_WAIT", "DDPBATCH_LISTEN", "DDPBATCH_OWN_CORES", "DDPBATCH_PORTS",
 	"DDPBATCH_SETUP_FAILURE", "DDPBATCH_SIM_ADDRS",
 }
 
-// TestManPageNamesTheVariables: each variable of ddpbatch's that the code names is on the page, and no other.
+// The man page lists each variable of ddpbatch that the code names, and no other.
 func TestManPageNamesTheVariables(t *testing.T) {
 	variable := regexp.MustCompile(`"(DDPBATCH_[A-Z_]+)[="]`)
 	used := map[string]bool{}

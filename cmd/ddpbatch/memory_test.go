@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// watchedJob is one with all that an agent can do at the side.
+// watchedJob is a job that uses all features that an agent runs in the background.
 const watchedJob = `
 name = "watched"
 [slurm]
@@ -39,8 +39,8 @@ metrics_listen = 0
 on_end = ["true"]
 `
 
-// TestAgentNeedsLittleMemory looks at an agent's own memory, as on a node of 32 cores. The pages of the program's file, which all processes
-// of a node share, do not count: how many are mapped depends on how the file lies in the page cache.
+// TestAgentNeedsLittleMemory measures an agent's own memory, as on a node of 32 cores. It does not count the pages of the program's file:
+// all processes of a node share them, and how many are mapped depends on the page cache.
 func TestAgentNeedsLittleMemory(t *testing.T) {
 	check := func(err error) {
 		t.Helper()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestFolderNamedAsAJobIsNotThatJob has another user put run directories that are named like jobs and runs of the victim
-// into the folder where the victim works.
+// TestFolderNamedAsAJobIsNotThatJob lets another user put run directories into the folder where the victim works. They are named like jobs
+// and runs of the victim.
 func TestFolderNamedAsAJobIsNotThatJob(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -50,7 +50,7 @@ func TestFolderNamedAsAJobIsNotThatJob(t *testing.T) {
 	}
 }
 
-// TestBadRunsHideNoOthers lists runs beside which another user has put some that cannot be read.
+// TestBadRunsHideNoOthers lists runs among which another user has put some that cannot be read.
 func TestBadRunsHideNoOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -58,7 +58,7 @@ func TestBadRunsHideNoOthers(t *testing.T) {
 	own := l.submit(victim)
 	bad := map[string]string{
 		`printf '\033]0;x\a' >"$1/jobid"`: "", `rm -f "$1/metrics.jsonl"; mkfifo "$1/metrics.jsonl"`: "", `chmod 000 "$1/attempts"`: "",
-		`sed -i s/500/99999999999/g "$1/jobid" "$1/ledger.jsonl"`: "", // which no command of Slurm's takes
+		`sed -i s/500/99999999999/g "$1/jobid" "$1/ledger.jsonl"`: "", // a job id that no command of Slurm accepts
 	}
 	for spoil := range bad {
 		bad[spoil] = l.submit(attacker)
@@ -108,7 +108,7 @@ func TestLogsControlNoTerminal(t *testing.T) {
 	}
 }
 
-// TestSimulationOfAnotherUserIsNotSignalled has root cancel a run that says it is simulated by a process of somebody else
+// TestSimulationOfAnotherUserIsNotSignalled lets root cancel a run that claims to be simulated by a process which belongs to a user other
 // than the run's owner.
 func TestSimulationOfAnotherUserIsNotSignalled(t *testing.T) {
 	t.Parallel()

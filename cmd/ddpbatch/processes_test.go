@@ -15,15 +15,15 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// processesWith lists the live processes of this machine whose environment has all the given NAME=value
-// pairs. Zombies have no environment any more.
+// processesWith lists the live processes of this machine whose environment has all the given NAME=value pairs. A process that has ended and
+// was not reaped has no environment any more.
 func processesWith(pairs ...string) []int {
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	var pids []int
 	for _, path := range paths {
 		environ, err := os.ReadFile(path)
 		if err != nil {
-			continue // gone meanwhile
+			continue // it has ended meanwhile
 		}
 		all := true
 		for _, pair := range pairs {
@@ -36,8 +36,8 @@ func processesWith(pairs ...string) []int {
 	return pids
 }
 
-// noSurvivors fails a test that has ended, where processes that have to do with its folders live on, for longer than what is on its way out
-// needs. They are killed, as they would write into folders that are about to be removed.
+// noSurvivors fails a test that has ended if processes that use its folders live on for longer than an ending process needs. It kills these
+// processes, since they would write into folders that are about to be removed.
 func noSurvivors(t testing.TB, folders ...string) {
 	t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond) // between two looks at all processes
@@ -53,17 +53,17 @@ func noSurvivors(t testing.TB, folders ...string) {
 	}
 }
 
-// processesOn lists the command lines of the live processes of this machine, by their pids, that have to do with some folders: they run in
-// one, or have one in their environment or on their command line.
+// processesOn lists the command lines of the live processes of this machine that use one of the folders, by pid: they run in it, or have it
+// in their environment or on their command line.
 func processesOn(folders ...string) map[int]string {
 	found := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
-		environ, _ := os.ReadFile(dir + "/environ") // errors: gone meanwhile, or a zombie
+		environ, _ := os.ReadFile(dir + "/environ") // errors mean that it has ended, and may not be reaped yet
 		cmdline, _ := os.ReadFile(dir + "/cmdline")
 		cwd, _ := os.Readlink(dir + "/cwd")
 		all := slices.Concat(environ, []byte{0}, cmdline, []byte{0}, []byte(cwd), []byte{0})
-		on := func(folder string) bool { // with what ends its name, as another's may begin with it
+		on := func(folder string) bool { // includes the end of the name, since another folder's name may begin with it
 			return bytes.Contains(all, []byte(folder+"/")) || bytes.Contains(all, []byte(folder+"\x00"))
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && slices.ContainsFunc(folders, on) {

@@ -16,16 +16,16 @@ import (
 	"ddpbatch/internal/runview"
 )
 
-// queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue lists them, scancel ends one. A real Slurm cannot be had
-// to take a job and kill the command that submits it at a given moment, as this sbatch does where the file "mode" says so. What else is
-// asked of Slurm it does not know. Each cluster that is named has its jobs, and files like "next", in a folder of its own below clusters;
-// of several sbatch takes the last. The one called "lost" does not answer.
+// queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue lists them, scancel ends one. The file "mode" can tell this
+// sbatch to accept a job and kill the command that submits it at a given moment, which a real Slurm cannot do. It supports no other
+// requests. Each named cluster has its jobs, and files like "next", in its own folder below clusters. If several clusters are named, sbatch
+// takes the last. The cluster called "lost" does not answer.
 type queue struct {
 	t   *testing.T
 	dir string
 }
 
-// All jobs are called x. What squeue says of ids that it does not know is 22.05's.
+// All jobs are called x. For ids that it does not know, squeue prints what Slurm 22.05 prints.
 const queueCommands = `#!/bin/sh
 cd "${0%/*}" || exit 1
 root=$PWD named= on=${SLURM_CLUSTERS-}
@@ -100,7 +100,7 @@ func (q *queue) must(err error) {
 	}
 }
 
-// says sets what decides how the commands behave.
+// says writes a file that controls how the commands behave.
 func (q *queue) says(name, text string) {
 	q.t.Helper()
 	q.must(os.WriteFile(filepath.Join(q.dir, name), []byte(text+"\n"), 0o600))
@@ -110,7 +110,7 @@ func (q *queue) environ() []string {
 	return []string{"PATH=" + q.dir + ":/usr/bin:/bin", "HOME=" + q.dir}
 }
 
-// env is that of a command whose folder is parent.
+// env returns the environment of a command that runs in the folder parent.
 func (q *queue) env(parent string) (e *env, out, errs *bytes.Buffer) {
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	return &env{
@@ -120,7 +120,7 @@ func (q *queue) env(parent string) (e *env, out, errs *bytes.Buffer) {
 	}, out, errs
 }
 
-// jobs are those that Slurm has, with their states: "501 PENDING".
+// jobs returns the jobs that Slurm has, with their states: "501 PENDING".
 func (q *queue) jobs() (jobs []string) {
 	q.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(q.dir, "jobs"))
@@ -134,7 +134,7 @@ func (q *queue) jobs() (jobs []string) {
 	return jobs
 }
 
-// alive are the ids of the jobs that have not ended.
+// alive returns the ids of the jobs that have not ended.
 func (q *queue) alive() (ids []string) {
 	q.t.Helper()
 	for _, job := range q.jobs() {
@@ -145,7 +145,7 @@ func (q *queue) alive() (ids []string) {
 	return ids
 }
 
-// is changes the state of a job.
+// is sets the state of a job.
 func (q *queue) is(id, state string) {
 	q.t.Helper()
 	path := filepath.Join(q.dir, "jobs", id)
@@ -155,7 +155,7 @@ func (q *queue) is(id, state string) {
 	q.must(os.WriteFile(path, []byte(state+" "+script), 0o600))
 }
 
-// run does what a person does with a command line.
+// run runs a command line in this process.
 func (q *queue) run(parent string, args ...string) (code int, out, errs string) {
 	q.t.Helper()
 	e, o, s := q.env(parent)
@@ -163,7 +163,7 @@ func (q *queue) run(parent string, args ...string) (code int, out, errs string) 
 	return code, o.String(), s.String()
 }
 
-// command is the program with arguments, in a folder, with q's Slurm.
+// command returns the program with arguments, in a folder, with q's Slurm in its PATH.
 func (q *queue) command(parent string, args ...string) *exec.Cmd {
 	q.t.Helper()
 	cmd := exec.Command(must(q.t, exec.LookPath, "ddpbatch"), args...)
@@ -171,7 +171,7 @@ func (q *queue) command(parent string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// status is the only row of status.
+// status returns the row of status for a run.
 func (q *queue) status(parent, run string) runview.RunStatus {
 	q.t.Helper()
 	e, _, _ := q.env(parent)
@@ -182,8 +182,8 @@ func (q *queue) status(parent, run string) runview.RunStatus {
 	return row
 }
 
-// rights checks, of a run that a killed command left behind, that status, cancel and resume do the right thing: nobody loses the job that
-// Slurm has taken, nobody submits another beside it, and the run can be resumed once that is over.
+// rights checks that status, cancel and resume handle a run that a killed command left behind: no command loses the job that Slurm has
+// accepted or submits a second one beside it, and the run can be resumed after that job.
 func (q *queue) rights(parent, run string) {
 	q.t.Helper()
 	alive := q.alive()
@@ -231,7 +231,7 @@ func (q *queue) rights(parent, run string) {
 	}
 }
 
-// resumable is a run whose first job has ended.
+// resumable returns a run whose first job has ended.
 func (q *queue) resumable() (parent, run string) {
 	q.t.Helper()
 	d := attemptRun(q.t, "")
@@ -248,7 +248,7 @@ func (q *queue) jobFile(parent string) {
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
 }
 
-// begin is what the batch script of a job does first.
+// begin does the first step of a job's batch script.
 func (q *queue) begin(parent, run, job string) error {
 	q.t.Helper()
 	e, _, _ := q.env(parent)
@@ -263,7 +263,7 @@ func (q *queue) ledger(run string) []rundir.Event {
 	return history
 }
 
-// events are those of a name in a run's ledger.
+// events returns the events of the given name in a run's ledger.
 func (q *queue) events(run, name string) (found []rundir.Event) {
 	q.t.Helper()
 	for _, e := range q.ledger(run) {

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// refusals are what sbatch of two releases was seen to print of jobs that it did not take, and its exit codes: slurm/testdata.
+// refusals returns what sbatch of two releases printed when it refused jobs, with its exit codes, as recorded in slurm/testdata.
 func refusals(t *testing.T) map[string][2]string {
 	t.Helper()
 	all := map[string][2]string{}
@@ -28,7 +28,7 @@ func refusals(t *testing.T) map[string][2]string {
 	return all
 }
 
-// Whatever sbatch refuses a job for, its words are shown, the command ends with 20 and nothing is left.
+// Whatever the reason for which sbatch refuses a job, submit shows sbatch's words, ends with 20 and leaves nothing behind.
 func TestSubmitShowsWhySlurmRefuses(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -50,7 +50,7 @@ func TestSubmitShowsWhySlurmRefuses(t *testing.T) {
 			for _, prefix := range []string{"sbatch: ", "error: ", "fatal: "} {
 				words = strings.TrimPrefix(words, prefix)
 			}
-			if strings.HasPrefix(words, "Try ") { // "sbatch --help", which is of no help here
+			if strings.HasPrefix(words, "Try ") { // "Try sbatch --help", which would not help here
 				continue
 			}
 			if !strings.Contains(errs, words) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestReleaseRefuses: scripts/release builds nothing from a tree that differs from its commit, or under a name that is not a version.
+// scripts/release refuses to build from a tree that differs from its commit, or under a name that is not a version.
 func TestReleaseRefuses(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// object decodes what a command with --json printed, which must be one object.
+// object decodes the output of a command with --json, which must be one object.
 func object(t *testing.T, out string) map[string]any {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(out))
@@ -76,7 +76,7 @@ nproc_per_node = [2, 1]
 	}
 }
 
-// TestChainsAndSweepsReplyInJSON: of a chain the ids of all links, and of a sweep that of its array.
+// The reply for a chain has the ids of all links, and the reply for a sweep has the id of its array.
 func TestChainsAndSweepsReplyInJSON(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -118,7 +118,7 @@ func TestChainsAndSweepsReplyInJSON(t *testing.T) {
 	wantFields(t, "sweep", got, `{"jobs": ["508"]}`)
 }
 
-// TestReplyOfAFailureIsItsSentence: where nothing is submitted there is no object, and standard error and exit code are as without --json.
+// If nothing is submitted, --json prints no object, and standard error and the exit code are the same as without it.
 func TestReplyOfAFailureIsItsSentence(t *testing.T) {
 	q := newQueue(t)
 	parent, _ := q.resumable()
@@ -207,7 +207,7 @@ func TestOverridesAreBlanked(t *testing.T) {
 	}
 }
 
-// TestRepliesOfASweepInPieces: what is asked for each of its arrays is what sbatch was called with for it.
+// For each array of a sweep, the reply lists the arguments with which sbatch was called for it.
 func TestRepliesOfASweepInPieces(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
@@ -230,7 +230,7 @@ func TestRepliesOfASweepInPieces(t *testing.T) {
 		arrays, _ := asked["arrays"].([]any)
 		calls := q.sbatchCalls()[before:]
 		if strings.Contains(command, "--test-only") {
-			q.says("next", "500") // which this sbatch has given away
+			q.says("next", "500") // this sbatch has used up the number
 			continue
 		}
 		if len(jobs) != len(arrays) || len(calls) != len(arrays) {

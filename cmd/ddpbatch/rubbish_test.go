@@ -19,11 +19,11 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// rubbishConnections is how many strangers call on a running job.
+// rubbishConnections is the number of connections from outside to a running job.
 const rubbishConnections = 1000
 
-// TestRubbishDisturbsNobody sends random bytes to every port that a running job listens on, over many connections, some of which stay
-// open: the run comes to the very end that it has without.
+// TestRubbishDisturbsNobody sends random bytes to every port on which a running job listens, over many connections, some of which stay
+// open. The run ends with exactly the same result as without them.
 func TestRubbishDisturbsNobody(t *testing.T) {
 	straight := t.TempDir()
 	writeJob(t, straight)
@@ -47,7 +47,7 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 		m, ok, err := run.LastMetrics()
 		return err == nil && ok && m.Step > 0
 	})
-	held := processOf(t, run, "RANK=1") // for which all wait, so that the run is not over too soon
+	held := processOf(t, run, "RANK=1") // all ranks wait for it, so that the run does not end too soon
 	if err := syscall.Kill(held, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 		}
 		conn, err := net.DialTimeout("tcp", ports[i%len(ports)].String(), 10*time.Second)
 		if err != nil {
-			break // the run has ended: it was not held up
+			break // the run has ended, so the connections did not delay it
 		}
 		open = append(open, conn)
 		conn.SetWriteDeadline(time.Now().Add(time.Second))
-		io.CopyN(conn, rand.Reader, int64(i)) // a connection that is closed on us is as good
+		io.CopyN(conn, rand.Reader, int64(i)) // the run may also close the connection
 		if i%2 == 0 {
 			conn.Close()
 		}
@@ -94,7 +94,7 @@ func writeJob(t *testing.T, dir string) {
 	}
 }
 
-// listening is where processes accept TCP connections: their sockets that proc_net(5) has in state 0A.
+// listening returns the addresses at which processes accept TCP connections: their sockets in state 0A in /proc/net/tcp (see proc_net(5)).
 func listening(t *testing.T, pids []int) []netip.AddrPort {
 	t.Helper()
 	own := make(map[string]bool)

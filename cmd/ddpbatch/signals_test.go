@@ -52,7 +52,7 @@ func TestStopIsNotASignal(t *testing.T) {
 	}
 }
 
-// started is a ddpbatch process that runs a worker that neither TERM nor INT ends.
+// started returns a ddpbatch process whose worker ignores TERM and INT.
 func started(t *testing.T) (cmd *exec.Cmd, stderr func() string) {
 	t.Helper()
 	cmd = exec.Command("ddpbatch", "run", "--standalone", "--", "sh", "-c",
@@ -74,13 +74,13 @@ func started(t *testing.T) (cmd *exec.Cmd, stderr func() string) {
 	return cmd, text.String
 }
 
-// TestSecondInterruptEndsAtOnce: workers may take their time after the first one; the second one means now.
+// After the first interrupt, workers may take their time. The second one ends them at once.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	cmd, stderr := started(t)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for end := time.After(testkit.Patience); ; {
-		cmd.Process.Signal(syscall.SIGINT) // those that come at once count as one
+		cmd.Process.Signal(syscall.SIGINT) // interrupts that arrive together count as one
 		select {
 		case <-ended:
 			if code := cmd.ProcessState.ExitCode(); code != exit.Interrupted || !strings.Contains(stderr(), "interrupted twice") {
@@ -94,7 +94,7 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestOnePressSentTwiceIsOne: what comes at once is one wish.
+// Interrupts that arrive together count as one.
 func TestOnePressSentTwiceIsOne(t *testing.T) {
 	start := time.Now()
 	var presses keyPresses
@@ -109,7 +109,7 @@ func TestOnePressSentTwiceIsOne(t *testing.T) {
 	}
 }
 
-// TestManyTermsAreOne: Slurm sends TERM two or three times, and that means no more than once.
+// Slurm sends TERM two or three times. Several count as one.
 func TestManyTermsAreOne(t *testing.T) {
 	cmd, stderr := started(t)
 	ended := make(chan error, 1)
@@ -135,14 +135,14 @@ func TestSignalPlanFollowsTheFlags(t *testing.T) {
 		{"", usr2, stopSignals, usr2},
 		{"", term, []syscall.Signal{syscall.SIGINT, hup, syscall.SIGQUIT}, term}, // the job's warn_signal
 		{"--signals-to-handle SIGTERM,usr1", usr2, []syscall.Signal{term, usr1}, usr2},
-		{"--signals-to-handle USR2", usr2, []syscall.Signal{usr2}, 0}, // who asks for it by name gets it
+		{"--signals-to-handle USR2", usr2, []syscall.Signal{usr2}, 0}, // a user who names the signal gets it as a stop signal
 	} {
 		o, _, err := torchrun.Parse(append(strings.Fields(row.flags), "x"), (&env{}).lookup)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := slices.Clone(row.stop)
-		if signal.Ignored(hup) { // the tests themselves run under nohup
+		if signal.Ignored(hup) { // if the tests themselves run under nohup
 			want = slices.DeleteFunc(want, func(sig syscall.Signal) bool { return sig == hup })
 		}
 		if p := signalPlanOf(&o, row.warn); !slices.Equal(p.stop, want) || p.warn != row.warns {
@@ -151,7 +151,7 @@ func TestSignalPlanFollowsTheFlags(t *testing.T) {
 	}
 }
 
-// TestSignalsStopOrWarnAsPlanned sends this process signals that an agent stops for, is warned by, and has no use for.
+// TestSignalsStopOrWarnAsPlanned sends this process signals that stop an agent, that warn it, and that have no effect.
 func TestSignalsStopOrWarnAsPlanned(t *testing.T) {
 	var mu sync.Mutex
 	var noted []string
@@ -160,7 +160,7 @@ func TestSignalsStopOrWarnAsPlanned(t *testing.T) {
 		defer mu.Unlock()
 		noted = append(noted, format)
 	}
-	// TERM, INT and HUP are in the list, so that nothing is reset in the process of the tests
+	// TERM, INT and HUP are in the list, so that listen resets no handler in the process of the tests
 	plan := signalPlan{stop: append(slices.Clone(stopSignals), syscall.SIGALRM), warn: syscall.SIGUSR2}
 	ctx, warned, end := plan.listen(context.Background(), note)
 	defer end()
@@ -191,7 +191,7 @@ func TestSignalsStopOrWarnAsPlanned(t *testing.T) {
 	}
 }
 
-// TestManyWarningsAreOne: a warning that nobody has looked at yet says the same as the next one.
+// Further warnings add nothing to one that has not been read yet.
 func TestManyWarningsAreOne(t *testing.T) {
 	_, warned, end := signalPlan{stop: stopSignals, warn: syscall.SIGUSR2}.listen(context.Background(), func(string, ...any) {})
 	for range 5 {
@@ -212,7 +212,7 @@ func kill(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// runOf is an agent of one worker that says ready, and ends with 7 when the file that it returns is there.
+// runOf starts an agent of one worker that prints ready, and exits with 7 when the returned file exists.
 func runOf(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr func() string, done string) {
 	t.Helper()
 	done = t.TempDir() + "/done"
@@ -235,7 +235,7 @@ func runOf(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr func() string, 
 	return cmd, text.String, done
 }
 
-// sharedText is what a process has written so far.
+// sharedText holds what a process has written so far.
 type sharedText struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -253,7 +253,7 @@ func (s *sharedText) String() string {
 	return s.text.String()
 }
 
-// TestRunSurvivesWarnings: what kills a process that does not know it, an agent lives through, and so does its worker.
+// An agent and its worker survive the signals that would kill a process without a handler for them.
 func TestRunSurvivesWarnings(t *testing.T) {
 	cmd, stderr, done := runOf(t)
 	cmd.Process.Signal(syscall.SIGUSR2)
@@ -268,7 +268,7 @@ func TestRunSurvivesWarnings(t *testing.T) {
 	}
 }
 
-// TestRunStopsWithTheSignalsCode: each of these ends the run, with the code that names it.
+// Each of these signals ends the run, with the exit code that names the signal.
 func TestRunStopsWithTheSignalsCode(t *testing.T) {
 	for _, row := range []struct {
 		sig   syscall.Signal
@@ -288,7 +288,7 @@ func TestRunStopsWithTheSignalsCode(t *testing.T) {
 	}
 }
 
-// TestRunUnderNohupIgnoresHangUp: a hang-up that the agent was started to ignore is none.
+// An agent that was started with HUP ignored keeps ignoring it.
 func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 	done := t.TempDir() + "/done"
 	cmd := exec.Command("sh", "-c", `trap "" HUP; exec ddpbatch run --standalone -- sh -c "echo ready; until test -e `+done+
@@ -308,7 +308,7 @@ func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 		t.Fatalf("the worker says %q; %s", lines.Text(), text)
 	}
 	cmd.Process.Signal(syscall.SIGHUP)
-	cmd.Process.Signal(syscall.SIGUSR1) // which is heard after it
+	cmd.Process.Signal(syscall.SIGUSR1) // the agent receives it after HUP
 	eventually(t, testkit.Patience, "the agent has lived through it",
 		func() bool { return strings.Contains(text.String(), "USR1 has no effect") })
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
@@ -320,8 +320,7 @@ func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 	}
 }
 
-// TestEarlyWarningIsNotLost: a warning that comes before the agent knows its signals is a warning all the same, also one
-// that main took for an order to stop.
+// A warning that arrives before the agent knows its signals is not lost, even if main took it for a stop signal.
 func TestEarlyWarningIsNotLost(t *testing.T) {
 	if holdSignals([]string{"ddpbatch", "status"}) != nil {
 		t.Error("status holds signals, which end it")

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmArray: each element of an array has a run directory of its own below the job's.
+// Each element of an array has its own run directory below the job's.
 func testSlurmArray(t *testing.T, c *cluster) {
 	c.write("job.toml", strings.Replace(smallJob, "nodes = 2", "nodes = 2\narray = \"0-1\"", 1))
 	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "job.toml", "--parsable", "--wait").stdout)
@@ -41,7 +41,7 @@ func testSlurmArray(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmArrayFailure: an array is done only when every element is, and one element can be resumed alone.
+// An array is done only when each of its elements is, and one element can be resumed alone.
 func testSlurmArrayFailure(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-2\"", "1", "sh", "-c", `test -e mended || test "$SLURM_ARRAY_TASK_ID" != 1 || exit 5`)
 	id := strings.TrimSpace(c.exits(5, "ddpbatch", "submit", "array.toml", "--parsable", "--wait").stdout)
@@ -67,8 +67,7 @@ func testSlurmArrayFailure(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmArrayFollow: the logs of an array are those of its elements, its exit code is the largest of theirs, and an element that waits
-// can be canceled.
+// The logs of an array are those of its elements, its exit code is the largest of theirs, and an element that waits can be canceled.
 func testSlurmArrayFollow(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-4%3\"", "1", "sh", "-c", `echo element $SLURM_ARRAY_TASK_ID
 until [ -e go ]; do sleep 0.05; done
@@ -117,7 +116,7 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 	}
 	c.exits(7, "ddpbatch", "logs", "-f", id)
 
-	// of elements that are resumed alone, their own end counts
+	// for elements that are resumed alone, resume waits for them and exits with their code
 	c.write("mended", "")
 	c.ok("ddpbatch", "resume", id+"_1", "--wait")
 	if out := c.ok("ddpbatch", "resume", id+"_2", "--follow"); !strings.Contains(out.stdout, "[2] element 2\n") ||
@@ -127,7 +126,7 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 	if row := array.status(); row.State == "COMPLETED" || !strings.HasPrefix(row.Message, "4 of 5 elements are done") {
 		t.Errorf("status before element 3 has run: %+v", row)
 	}
-	c.ok("ddpbatch", "resume", id, "--wait") // what is left: the element that was canceled
+	c.ok("ddpbatch", "resume", id, "--wait") // the rest: the element that was canceled
 	if row := array.status(); row.State != "COMPLETED" || row.Attempt != 2 || row.Message != "all 5 elements are done" {
 		t.Errorf("status after all have run: %+v", row)
 	}

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// testSlurmBadCommands: what cannot be run, on all nodes or on one. The code is a shell's, one agent says why, and names the node.
+// If a command cannot be run, on all nodes or on one, the exit code is a shell's. One agent reports the reason and names the node.
 func testSlurmBadCommands(t *testing.T, c *cluster) {
 	plain := c.write("plain.txt", "no program\n")
 	c.ok("chmod", "600", plain)
@@ -58,7 +58,7 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmLeavesEarly: a rank that exits with 0 at once is done, and the others go on without it.
+// A rank that exits with 0 at once is done, and the others continue without it.
 func testSlurmLeavesEarly(t *testing.T, c *cluster) {
 	out := c.ok("srun", "-N4", "--ntasks-per-node=1", "ddpbatch", "run", "--", "sh", "-c",
 		`[ "$RANK" = 2 ] && exit 0; touch here.$RANK; until [ "$(ls here.* | wc -l)" = 3 ]; do sleep 0.05; done; sleep 1; `+
@@ -68,7 +68,7 @@ func testSlurmLeavesEarly(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmOtherSecret: one node has another secret. Nobody starts, and both sides say so.
+// If one node has another secret, no worker starts, and both sides report it.
 func testSlurmOtherSecret(t *testing.T, c *cluster) {
 	const run = `[ "$(hostname)" != n2 ] || DDPBATCH_SECRET=$(printf %064d 7)
 export DDPBATCH_SECRET
@@ -90,7 +90,7 @@ exec ddpbatch run --join-timeout 5 -- sh -c 'echo started'`
 	}
 }
 
-// testSlurmTooFewGPUs: two workers, and a GPU for one.
+// A node has two workers and one GPU.
 func testSlurmTooFewGPUs(t *testing.T, c *cluster) {
 	out := c.run("srun", "-N2", "--ntasks-per-node=1", "--gres=gpu:1", "ddpbatch", "run", "--nproc-per-node", "2", "--",
 		"sh", "-c", "echo started")
@@ -101,7 +101,7 @@ func testSlurmTooFewGPUs(t *testing.T, c *cluster) {
 	c.ok("srun", "-N2", "--ntasks-per-node=1", "--gres=gpu:1", "ddpbatch", "run", "--nproc-per-node", "2", "--gpus", "all", "--", "true")
 }
 
-// onlyOn hides a folder from all nodes but the first: they see an empty one.
+// onlyOn mounts an empty folder over dir on the other nodes, so that only the first node sees the contents.
 func (c *cluster) onlyOn(dir string, others ...string) {
 	c.t.Helper()
 	for _, node := range others {
@@ -110,17 +110,17 @@ func (c *cluster) onlyOn(dir string, others ...string) {
 	}
 }
 
-// testSlurmNotShared: the run directory is on one node's own disk. Each of the others cannot even start the program.
+// The run directory is on the disk of one node. The other nodes cannot even start the program.
 func testSlurmNotShared(t *testing.T, c *cluster) { c.notShared("n1", "n2", "true") }
 
-// testSlurmNotSharedLate: and the slurmd of the one that can is slow, so that it starts its task only after srun has told that to end. The
-// word is lost, and srun's KILL (--wait) leaves nobody to tell what was wrong.
+// As in testSlurmNotShared, but the slurmd of the node that can start the program is slow: it starts its task only after srun has sent the
+// order to end. That order is lost, and after srun's KILL (--wait) no process is left to report the reason.
 func testSlurmNotSharedLate(t *testing.T, c *cluster) {
 	t.Cleanup(func() { c.onNode("n20", "pkill", "-CONT", "-x", "slurmd") })
 	c.notShared("n20", "n21", "pkill -STOP -x slurmd", "{ sleep 3; pkill -CONT -x slurmd; } &") // srun waits 10 s for an answer
 }
 
-// notShared runs a job on two nodes, of which the second cannot start the program, with lines that the script runs before.
+// notShared runs a job on two nodes, the second of which cannot start the program. The script first runs the lines of setup.
 func (c *cluster) notShared(first, second string, setup ...string) {
 	t := c.t
 	t.Helper()
@@ -152,7 +152,7 @@ func (c *cluster) notShared(first, second string, setup ...string) {
 	}
 }
 
-// notStarted checks that no worker has begun.
+// notStarted checks that no worker has started.
 func (c *cluster) notStarted() {
 	c.t.Helper()
 	if _, err := os.Stat(filepath.Join(c.dir, "started")); err == nil {
@@ -160,7 +160,7 @@ func (c *cluster) notStarted() {
 	}
 }
 
-// testSlurmNoProgram: a node lacks the program.
+// One node lacks the program.
 func testSlurmNoProgram(t *testing.T, c *cluster) {
 	bin := filepath.Join(c.dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
@@ -175,8 +175,8 @@ func testSlurmNoProgram(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmFullDisk: the disk of the logs and of the verdict is full before the worker fails. Its code is passed on all the same, and what
-// could not be written is said.
+// The disk of the logs and of the verdict is full before the worker fails. The job still has the worker's exit code, and its log reports
+// what could not be written.
 func testSlurmFullDisk(t *testing.T, c *cluster) {
 	c.commandJob("full", "nodes = 1\nnodelist = \"n1\"", "1", "sh", "-c",
 		"head -c 1000000 /dev/zero | tr '\\0' x | fold; echo last words >&2; exit 3")
@@ -197,7 +197,7 @@ func testSlurmFullDisk(t *testing.T, c *cluster) {
 	s.nobodyLeft("")
 }
 
-// testSlurmReadOnly: run directories cannot be written, where the job is submitted and where it runs.
+// The folder of run directories is read-only: first on the machine that submits the job, then on the node where the job runs.
 func testSlurmReadOnly(t *testing.T, c *cluster) {
 	dir := filepath.Join(c.dir, "readonly")
 	if err := os.Mkdir(dir, 0o700); err != nil {

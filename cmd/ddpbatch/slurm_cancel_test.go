@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmCancelEnded: a job that has ended is not canceled, nor is its run marked so that it could not be resumed; what is named beside
-// it is.
+// cancel does not cancel a job that has ended, and does not mark its run, so that it can still be resumed. It does cancel another job that
+// is named in the same command.
 func testSlurmCancelEnded(t *testing.T, c *cluster) {
 	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", `[ -e again ] || exit 7`)
 	c.commandJob("runs", "nodes = 1", "1", "sh", "-c", `touch running; exec sleep 1000`)
@@ -20,7 +20,7 @@ func testSlurmCancelEnded(t *testing.T, c *cluster) {
 		t.Fatalf("the job that is to fail: %v", job)
 	}
 	runs := c.submit("runs.toml")
-	// before, it is its own batch script that ends it, with a code of its own
+	// if it were canceled earlier, its own batch script would end it, with its own exit code
 	eventually(t, commandLimit, "the other job runs", func() bool {
 		_, err := os.Stat(filepath.Join(c.dir, "running"))
 		return err == nil

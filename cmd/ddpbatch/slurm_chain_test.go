@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// links are the jobs of a run's chain.
+// links returns the jobs of a run's chain.
 func (s *submitted) links(n int) (links []*submitted) {
 	s.c.t.Helper()
 	known, err := s.dir.Submissions()
@@ -23,7 +23,7 @@ func (s *submitted) links(n int) (links []*submitted) {
 	return links
 }
 
-// neverRan waits until the jobs of links were canceled before they began.
+// neverRan waits until the jobs of links have ended, and checks that they were canceled before they began.
 func neverRan(t *testing.T, links []*submitted) {
 	t.Helper()
 	for _, link := range links {
@@ -33,8 +33,8 @@ func neverRan(t *testing.T, links []*submitted) {
 	}
 }
 
-// testSlurmChain: the time limit ends a link, the next goes on in the same run directory, gets done, and cancels those after it, and
-// nothing else.
+// The time limit ends a link. The next link continues in the same run directory, completes the run and cancels the links after it, and no
+// other jobs.
 func testSlurmChain(t *testing.T, c *cluster) {
 	c.commandJob("chain", "nodes = 2\nchain = 4", "1", "bash", "-c", saver)
 	c.commandJob("after", "nodes = 1", "1", "true")
@@ -75,8 +75,7 @@ func testSlurmChain(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmChainCancelled: a person ends the whole chain by the id of any link, and with scancel of the one that runs; it is resumed as a
-// chain.
+// A user ends the whole chain with the id of any link, or with scancel of the running link. The run is resumed as a chain.
 func testSlurmChainCancelled(t *testing.T, c *cluster) {
 	c.commandJob("cancelled", "nodes = 2\nchain = 3", "1", "bash", "-c", saver)
 	s := c.submit("cancelled.toml")

@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// testSlurmCheckFails: launch.check fails on the second node. The job is requeued without the node; where one node is enough it goes on at
-// once, and has the reason in its log.
+// If launch.check fails on the second node, the job is requeued without the node. If one node is enough, the job continues at once and its
+// log has the reason.
 func testSlurmCheckFails(t *testing.T, c *cluster) {
 	const check = `[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 0
 [ "$SLURM_NODEID" = 1 ] || exit 0
@@ -66,7 +66,7 @@ hostname >bad; echo the cable is out; exit 9`
 	}
 }
 
-// testSlurmDoctor runs doctor on the nodes of a job. One node has a slow link, and the nodes do not share the folder.
+// testSlurmDoctor runs doctor on the nodes of a job. One node has a slow network link, and the nodes do not share a folder.
 func testSlurmDoctor(t *testing.T, c *cluster) {
 	if out := c.run(c.script, "exec", "n3", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "256kbit",
 		"latency", "50ms"); out.code != 0 {
@@ -91,7 +91,7 @@ func testSlurmDoctor(t *testing.T, c *cluster) {
 			t.Errorf("--mpi=%s: %s", mpi, out.stdout)
 		}
 		for _, p := range found.Pairs {
-			// 100 Mbit/s are 12.5 MB/s, and what the bucket holds beside that
+			// 100 Mbit/s are 12.5 MB/s; the token bucket allows a burst on top of that
 			if slow := p.A == "n3" || p.B == "n3"; slow && p.Bandwidth > 30e6 || p.Bandwidth <= 0 {
 				t.Errorf("--mpi=%s: %+v", mpi, p)
 			}

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestSlurm runs the program on real Slurm clusters, as a user does: jobs are submitted, watched, canceled, killed and resumed, and what
-// the program says is held against what Slurm says and what the tasks themselves saw. Most of the tests wait for Slurm most of the time;
-// so they run on several clusters at once, and where a cluster has the room several on one.
+// TestSlurm runs the program on real Slurm clusters, as a user does: it submits, watches, cancels, kills and resumes jobs, and compares
+// what the program prints with what Slurm reports and with what the tasks saw. Most of the tests spend most of their time waiting for
+// Slurm, so they run on several clusters at once, and several on one cluster if it has room.
 func TestSlurm(t *testing.T) {
 	sites := startSites(t)
 	var all sync.WaitGroup
@@ -31,7 +31,7 @@ func TestSlurm(t *testing.T) {
 	all.Wait()
 }
 
-// usualRows each have a cluster of four nodes to themselves. Where it can, a node binds tasks to the cores of this machine.
+// usualRows each use a cluster of four nodes alone. If possible, a node binds tasks to the cores of this machine.
 var usualRows = []row{
 	{"RequeuePreempted", testSlurmRequeuePreempted},
 	{"PreemptedGivenUp", testSlurmPreemptedGivenUp},
@@ -120,14 +120,14 @@ var wideRows = []row{
 // clusterNodes are in Slurm's order. A site may have more.
 var clusterNodes = []string{"n1", "n2", "n3", "n4"}
 
-// cluster is one test's corner of the cluster: a folder that commands run in, and a home of its own. What the test leaves running is
-// canceled at its end, and nothing of it may live on then: the nodes are on this machine, which sees their processes.
+// cluster is the part of a cluster that one test uses: a folder in which commands run, and a home folder. At the end of the test, the jobs
+// that still run are canceled, and none of their processes may live on: the nodes are on this machine, which sees their processes.
 type cluster struct {
 	*site
 	t    *testing.T
 	dir  string
 	home string
-	env  []string // of its commands, as NAME=value, beside this process's own and the site's
+	env  []string // of its commands, as NAME=value, in addition to those of this process and of the site
 }
 
 func newCluster(t *testing.T, on *site) *cluster {
@@ -149,8 +149,8 @@ func (c *cluster) write(name, text string) string {
 	return path
 }
 
-// jobs lists this test's jobs that match squeue's arguments: id, state, reason, folder. Other
-// people's are told apart by the folder they run in.
+// jobs lists this test's jobs that match squeue's arguments: id, state, reason, folder. The folder in which a job runs distinguishes them
+// from other jobs.
 func (c *cluster) jobs(args ...string) (jobs [][]string) {
 	const separator = "\x1f"
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
@@ -178,8 +178,8 @@ func (c *cluster) jobs(args ...string) (jobs [][]string) {
 	return jobs
 }
 
-// cancelJobs ends what is left of the test's jobs, and waits for it: their processes write
-// into folders that are about to be removed.
+// cancelJobs cancels the jobs of the test that are left, and waits until they have ended: their processes write into folders that are about
+// to be removed.
 func (c *cluster) cancelJobs() {
 	for _, job := range c.jobs() {
 		if err := c.command(context.Background(), "scancel", job[1]).Run(); err != nil {
@@ -189,7 +189,7 @@ func (c *cluster) cancelJobs() {
 	eventually(c.t, commandLimit, "all jobs of the test are gone", func() bool { return len(c.jobs()) == 0 })
 }
 
-// explain prints, for a test that failed, what its jobs left behind.
+// explain prints the jobs, logs and records of a failed test.
 func (c *cluster) explain() {
 	if !c.t.Failed() {
 		return
@@ -215,7 +215,8 @@ func (c *cluster) explain() {
 	}
 }
 
-// job is what Slurm itself says of a job: the fields of scontrol show job. A controller that does not answer in time is asked again.
+// job returns what Slurm itself reports about a job: the fields of scontrol show job. If the controller does not answer in time, job asks
+// again.
 func (c *cluster) job(id string) map[string]string {
 	c.t.Helper()
 	var out output
@@ -236,7 +237,7 @@ func (c *cluster) job(id string) map[string]string {
 	return fields
 }
 
-// release is Slurm's, as "25.11.7".
+// release returns Slurm's release, such as "25.11.7".
 func (c *cluster) release() string {
 	c.t.Helper()
 	words := strings.Fields(c.ok("srun", "-V").stdout) // "slurm 25.11.7", and Debian's "slurm-wlm 22.05.8"
@@ -253,7 +254,7 @@ func (c *cluster) onNode(node string, args ...string) output {
 func (c *cluster) processes(text string) (found []string) {
 	c.t.Helper()
 	for _, node := range clusterNodes {
-		// text is a pattern to pgrep, in which a dot stands for itself too; 1 means that there is none
+		// text is a pattern for pgrep, in which a dot also matches itself; exit code 1 means that no process matches
 		out := c.onNode(node, "pgrep", "-f", "--", text)
 		if out.code > 1 {
 			c.t.Fatalf("pgrep on %s: %v", node, out)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// testSlurmCode changes the tree after submit, and before the job begins: the job runs the code as it was at submit, in its first run and
-// after a requeue, and so does a resume.
+// testSlurmCode changes the tree after submit, before the job begins. The job runs the code as it was at submit, in its first run, after a
+// requeue and after a resume.
 func testSlurmCode(t *testing.T, c *cluster) {
 	proj := filepath.Join(c.dir, "proj")
 	write := func(name, text string) {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// commandLimit is far beyond what any command of these tests takes, on a busy machine too.
+// commandLimit is much longer than any command of these tests takes, also on a busy machine.
 const commandLimit = 2 * time.Minute
 
-// output is how a command ended and what it printed.
+// output is how a command ended, and its output.
 type output struct {
 	code           int
 	stdout, stderr string
@@ -27,8 +27,8 @@ func (o output) String() string {
 	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", o.code, o.stdout, o.stderr)
 }
 
-// run runs a command in the test's folder and waits for its end. An srun that Slurm's own daemon has let down is run once more: seen
-// once in some hundred runs of these tests on Slurm 22.05, on a machine with much else to do.
+// run runs a command in the test's folder and waits for its end. If Slurm's own daemon has failed an srun, it runs it once more: this
+// happened once in some hundred runs of these tests on Slurm 22.05, on a machine that was busy.
 func (c *cluster) run(name string, args ...string) output {
 	c.t.Helper()
 	out := c.start(name, args...).end(commandLimit)
@@ -45,7 +45,7 @@ func (c *cluster) ok(name string, args ...string) output {
 	return c.exits(0, name, args...)
 }
 
-// exits runs a command that must end with that code.
+// exits runs a command that must end with the given code.
 func (c *cluster) exits(code int, name string, args ...string) output {
 	c.t.Helper()
 	out := c.run(name, args...)
@@ -55,16 +55,16 @@ func (c *cluster) exits(code int, name string, args ...string) output {
 	return out
 }
 
-// process is a command that runs beside the test.
+// process is a command that runs while the test continues.
 type process struct {
 	t              *testing.T
 	cmd            *exec.Cmd
 	stdout, stderr lockedBuffer
 	done           chan struct{} // closed when it has ended
-	err            error         // of its end
+	err            error         // from Wait
 }
 
-// start starts a command in a process group of its own, which is killed at the test's end at the latest.
+// start starts a command in its own process group, which the test kills at its end at the latest.
 func (c *cluster) start(name string, args ...string) *process {
 	c.t.Helper()
 	p := &process{t: c.t, cmd: c.command(context.Background(), name, args...), done: make(chan struct{})}
@@ -87,16 +87,16 @@ func (c *cluster) start(name string, args ...string) *process {
 	return p
 }
 
-// signal signals the process and its children, unless it has ended.
+// signal signals the process and its children if it has not ended.
 func (p *process) signal(sig syscall.Signal) {
 	select {
 	case <-p.done:
 	default:
-		_ = syscall.Kill(-p.cmd.Process.Pid, sig) // an error means that it has ended by now
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig) // an error means that it has ended meanwhile
 	}
 }
 
-// end waits for the process's end.
+// end waits until the process ends.
 func (p *process) end(limit time.Duration) output {
 	p.t.Helper()
 	select {
@@ -121,7 +121,7 @@ func (p *process) output() output {
 	return out
 }
 
-// lockedBuffer may be read while it is written.
+// lockedBuffer can be read while it is being written.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	data bytes.Buffer

@@ -11,14 +11,14 @@ import (
 )
 
 // hasCgroups reports whether Slurm confines tasks to their cores, memory and devices, and finds a step's processes by their cgroup. Without
-// cgroups it follows parents: it misses processes whose parents end while it kills a step, and it kills the agents' guards as well.
+// cgroups, Slurm follows parents: it misses processes whose parents end while it kills a step, and it also kills the agents' guards.
 func (c *cluster) hasCgroups() bool {
 	c.t.Helper()
 	config := c.ok("scontrol", "show", "config").stdout
 	return strings.Contains(config, "task/cgroup") && strings.Contains(config, "proctrack/cgroup")
 }
 
-// needsCgroups skips a test where the site has none.
+// needsCgroups skips a test if the site has no cgroups.
 func (c *cluster) needsCgroups() {
 	c.t.Helper()
 	if !c.hasCgroups() {
@@ -26,7 +26,7 @@ func (c *cluster) needsCgroups() {
 	}
 }
 
-// printFromRanks is a command that writes what shell words print to a file of each rank, and what these files then hold, by rank.
+// printFromRanks returns a command that runs shell words in each rank, and writes their output to a file named after the rank.
 func printFromRanks(words string) []string {
 	return []string{"sh", "-c", "{ " + words + "; } >$DDPBATCH_RUN_DIR/said.$RANK 2>&1"}
 }
@@ -40,8 +40,7 @@ func (s *submitted) wrote(rank int) string {
 	return string(text)
 }
 
-// testSlurmCoresOfRanks: ranks share the cores of the job on their node, as they do under torchrun, and have no others: Slurm binds none
-// of them.
+// Ranks share the cores of the job on their node, as they do under torchrun, and have no other cores. Slurm binds none of them.
 func testSlurmCoresOfRanks(t *testing.T, c *cluster) {
 	if c.needsCgroups(); runtime.NumCPU() < 2 {
 		t.Skip("needs two CPUs")
@@ -66,7 +65,7 @@ func testSlurmCoresOfRanks(t *testing.T, c *cluster) {
 	}
 }
 
-// coresOf reads a list as the kernel writes it: 0-3,8.
+// coresOf parses a list of cores in the kernel's format: 0-3,8.
 func coresOf(t *testing.T, list string) (cores []int) {
 	t.Helper()
 	for part := range strings.SplitSeq(list, ",") {
@@ -86,8 +85,8 @@ func coresOf(t *testing.T, list string) (cores []int) {
 	return cores
 }
 
-// testSlurmDevicesOfRanks: of a node's GPUs, ranks can open those that the job has. No driver is behind them: the kernel says so where a
-// device may be opened, and that it is not permitted where it may not.
+// Ranks can open only those GPUs of a node that the job has. The devices have no driver: opening one that is permitted fails with "No such
+// device", and opening another one with "Operation not permitted".
 func testSlurmDevicesOfRanks(t *testing.T, c *cluster) {
 	c.needsCgroups()
 	const may, mayNot = "No such device", "Operation not permitted"
@@ -109,7 +108,7 @@ func testSlurmDevicesOfRanks(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmMemoryOfRanks: a job that needs more than its memory is ended by the kernel, and reported as such, with the limit.
+// The kernel ends a job that needs more memory than it has. The verdict reports that, with the limit.
 func testSlurmMemoryOfRanks(t *testing.T, c *cluster) {
 	c.needsCgroups()
 	c.commandJob("eater", "nodes = 2\nmem = \"300M\"", "1", "sh", "-c", eater)
@@ -119,17 +118,17 @@ func testSlurmMemoryOfRanks(t *testing.T, c *cluster) {
 	if v.Cause != "oom" || !v.OOM || v.FirstRank != 1 || v.Signal != 9 || v.Host == "" {
 		t.Errorf("verdict %+v", v)
 	}
-	report := strings.Join(strings.Fields(v.Report), " ") // it is folded
+	report := strings.Join(strings.Fields(v.Report), " ") // the report is wrapped into lines
 	if !strings.Contains(report, "memory limit of 300 MiB (the most that was used: 300 MiB) was reached") {
 		t.Errorf("the report does not name the limit and the peak: %s", report)
 	}
 }
 
-// testSlurmSessionsOfRanks: what ranks leave behind in sessions of its own is gone with the job.
+// When the job ends, no processes that ranks left behind in their own sessions are left.
 func testSlurmSessionsOfRanks(t *testing.T, c *cluster) {
 	c.needsCgroups()
 	word := c.word()
-	// A rank ends when what both leave behind ignores signals.
+	// A rank exits as soon as the processes that both ranks leave behind ignore signals.
 	const leave = `(setsid sh -c 'trap "" TERM HUP; touch "$DDPBATCH_RUN_DIR/left.$RANK"; exec sleep "1000.$0"' "$0" &)
 until [ -e "$DDPBATCH_RUN_DIR/left.0" ] && [ -e "$DDPBATCH_RUN_DIR/left.1" ]; do sleep 0.01; done; exit 3`
 	c.commandJob("leaver", "nodes = 2", "1", "sh", "-c", leave, word)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// testSlurmContainer runs ranks in containers on the cluster: Charliecloud on two nodes, and Podman, whose storage is one node's, on one.
+// testSlurmContainer runs ranks in containers on the cluster: Charliecloud on two nodes, and Podman on one, since its storage is local to a
+// node.
 func testSlurmContainer(t *testing.T, c *cluster) {
 	rig := newContainerRig(t, t.TempDir())
 	rig.node = func(args ...string) (string, []string) {

@@ -15,17 +15,16 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// once is a family in the first attempt, and done in any later one.
+// once is a family in the first attempt. In any later attempt it exits with 0 at once.
 const once = `[ "$TORCHELASTIC_RESTART_COUNT" -gt 0 ] && { echo "again on $(hostname)"; exit 0; }` + family
 
-// testSlurmSlurmdKilled: the node's daemon is gone, and its tasks live.
-// Slurm takes the node for dead after a while; we hear of it from Slurm alone.
+// The daemon of a node is gone, and its tasks live. After a while Slurm takes the node for dead; ddpbatch learns of it only from Slurm.
 func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 	s, word := c.familyJob("slurmd", "nodes = 2\nnodelist = \"n[5-6]\"", 2, 4, family, "--set", final)
 	c.ok(c.script, "exec", "n6", "pkill", "-KILL", "-x", "slurmd")
 	began := time.Now()
 	s.workersGone(word, began)
-	// Slurm itself puts the job back into the queue, where the run does not ask for more: it is taken out again.
+	// Slurm itself requeues the job, although the run must not be requeued. The job is canceled again.
 	if job := s.await(); job["JobState"] != "CANCELLED" || job["Restarts"] != "1" {
 		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
 	}
@@ -42,13 +41,13 @@ func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// testSlurmCableCut: a node is cut off. The job stops, goes on without it, and the cut node's workers do not stay.
+// A node is cut off. The job stops and continues without it, and the workers on that node do not stay.
 func testSlurmCableCut(t *testing.T, c *cluster) {
 	s, word := c.familyJob("cut", "nodes = 2\nexclude = \"n[1-6,9-18,20-21]\"", 2, 4, once)
 	c.harm("cut", "n8")
 	t.Cleanup(func() { c.harm("heal", "n8") })
 	began := time.Now()
-	// ten seconds of silence, and five for the workers of the node that is cut off
+	// ten seconds without a message, and five for the workers of the node that is cut off
 	s.workersGone(word, began)
 	job := s.await()
 	s.blames(1, "node", "n8", -1, 1, "n8")
@@ -61,8 +60,8 @@ func testSlurmCableCut(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// testSlurmCableOfAgent0Cut: agent 0 hears nobody any more, and the others go on hearing each other. It must not blame them: they would be
-// excluded from the rest of the job. Its batch script lives on, beside the attempt that Slurm starts elsewhere.
+// Agent 0 no longer receives messages, while the others still receive each other's. It must not blame them, since they would be excluded
+// from the rest of the job. Its batch script lives on beside the attempt that Slurm starts elsewhere.
 func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	s, word := c.familyJob("cut0", "nodes = 3\nexclude = \"n[1-8,12-18,20-21]\"", 1, 3, once)
 	c.harm("cut", "n9")
@@ -78,8 +77,8 @@ func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	if v := s.verdict(2); v.Cause != "done" {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
-	// What is left on n9 is Slurm's, which does not look after a node that is down: the batch script, and srun. Whatever comes to the
-	// script's mind when that ends, the run is another attempt's.
+	// Only Slurm's processes are left on n9, since Slurm does not end them on a node that is down: the batch script and srun. When srun
+	// ends, the script must change nothing: the run belongs to another attempt.
 	before := s.events()
 	s.endSrun()
 	s.nobodyLeft(word)
@@ -88,20 +87,20 @@ func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	}
 }
 
-// endSrun kills what there is of srun, and tells how many processes it was.
+// endSrun kills the processes of srun, and returns how many there were.
 func (s *submitted) endSrun() (n int) {
 	s.c.t.Helper()
 	for _, k := range s.kin("") {
 		if k.args[0] == "srun" {
 			n++
-			_ = syscall.Kill(k.pid, syscall.SIGKILL) // its two processes end together, so that the second may be gone
+			_ = syscall.Kill(k.pid, syscall.SIGKILL) // srun's two processes end together, so the second may be gone
 		}
 	}
 	return n
 }
 
-// zombieJob saves often. Its first attempt must last for a second on two ranks, and its second one, which is held meanwhile, must end
-// within commandLimit on a machine that is busy: steps take from 0.7 to 12 ms.
+// zombieJob saves often. Its first attempt must last for a second on two ranks. Its second attempt, which is stopped meanwhile, must end
+// within commandLimit on a busy machine: a step takes from 0.7 to 12 ms.
 const (
 	zombieEpochs = 100
 	zombieJob    = `schema = 1
@@ -122,8 +121,8 @@ every_steps = 50
 `
 )
 
-// testSlurmZombies: the node of rank 0, who commits checkpoints, stands still and is cut off, and the run goes on elsewhere. Then it
-// wakes up with everything that ran there. What it finds is another attempt's, and it must neither commit nor remove anything.
+// The node of rank 0, which commits checkpoints, is frozen and cut off, and the run continues elsewhere. Then everything that ran on the
+// node resumes. The run belongs to another attempt by then, so it must neither commit nor remove anything.
 func testSlurmZombies(t *testing.T, c *cluster) {
 	c.write("job.toml", fmt.Sprintf(zombieJob, zombieEpochs))
 	s := c.submit("job.toml")
@@ -137,12 +136,12 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 		return i >= 0
 	})
 	eventually(t, commandLimit, "the job has saved", func() bool { return s.step() >= 150 })
-	c.signalled(syscall.SIGSTOP, all[i].pid) // at once: all ranks wait for it, so that attempt 1 is not over before its node is frozen
+	c.signalled(syscall.SIGSTOP, all[i].pid) // at once: all ranks wait for it, so that attempt 1 does not end before its node is frozen
 	all = s.kin("")
 	if i = slices.IndexFunc(all, rank0); i < 0 {
 		t.Fatal("rank 0 does not run")
 	}
-	node := all[i].get("SLURMD_NODENAME") // where the job's script is, too
+	node := all[i].get("SLURMD_NODENAME") // the job's script runs there, too
 	var frozen []kin
 	for _, k := range all {
 		if k.get("SLURMD_NODENAME") == node {
@@ -154,7 +153,7 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	}
 	t.Cleanup(func() {
 		for _, k := range frozen {
-			_ = syscall.Kill(k.pid, syscall.SIGCONT) // most are gone by then
+			_ = syscall.Kill(k.pid, syscall.SIGCONT) // most have ended by then
 		}
 	})
 	c.harm("cut", node)
@@ -165,7 +164,7 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 		return time.Now()
 	}
 	since := time.Now()
-	c.ok("scontrol", "update", "nodename="+node, "state=down", "reason=cut off") // Slurm itself needs 20 s to see it
+	c.ok("scontrol", "update", "nodename="+node, "state=down", "reason=cut off") // Slurm itself takes 20 s to notice it
 	eventually(t, commandLimit, "attempt 2 has come further than attempt 1", func() bool {
 		last, _, err := s.dir.LastMetrics()
 		return err == nil && last.Attempt == 2 && last.Step > before+100
@@ -177,11 +176,11 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	if i < 0 {
 		t.Fatal("the job was over before its first attempt could wake up; make it longer")
 	}
-	held := all[i].pid // all ranks wait for it, so that attempt 2 is not over before the zombies are
+	held := all[i].pid // all ranks wait for it, so that attempt 2 does not end before the zombies do
 	c.signalled(syscall.SIGSTOP, held)
 	t.Cleanup(func() { _ = syscall.Kill(held, syscall.SIGCONT) }) // an error means that it has ended
 	for _, k := range frozen {
-		_ = syscall.Kill(k.pid, syscall.SIGCONT) // one that goes on already may have ended it
+		_ = syscall.Kill(k.pid, syscall.SIGCONT) // one that already continues may have ended it
 	}
 	eventually(t, testkit.Patience, "no agent and no worker of attempt 1 is left", func() bool {
 		return !slices.ContainsFunc(s.kin(""), func(k kin) bool { return ofAttempt1(k) && (k.isAgent() || k.isWorker("")) })
@@ -203,7 +202,7 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	}
 }
 
-// oneLineage checks that what checkpoints there are verify, and that the newest are the given attempt's.
+// oneLineage checks that all checkpoints verify, and that the newest is of the given attempt.
 func (s *submitted) oneLineage(attempt int) {
 	t := s.c.t
 	t.Helper()
@@ -220,8 +219,7 @@ func (s *submitted) oneLineage(attempt int) {
 	}
 }
 
-// testSlurmPowerOfBatchHost: the node of the batch script and of agent 0 is gone.
-// Slurm starts the job again by itself, which counts as a lost node.
+// The node of the batch script and of agent 0 is gone. Slurm itself starts the job again, which counts as a lost node.
 func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
 	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18,20-21]\"", 2, 4, once)
 	c.harm("crash", "n14")
@@ -239,7 +237,7 @@ func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// testSlurmFewerNodes: with min_nodes the run goes on in the job without a node that has lost its power, and ranks are counted anew.
+// With min_nodes, the run continues in the same job without a node that has lost its power, and its ranks are renumbered.
 func testSlurmFewerNodes(t *testing.T, c *cluster) {
 	const again = `if [ "$TORCHELASTIC_RESTART_COUNT" != 0 ]; then
 	` + sayPlace + ` >"place.$RANK"

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// testSlurmLostAgentLives: an agent is stopped, and the run goes on without it, in the job, to its end. srun waits for all of its tasks,
-// and must not wait for that one: the job ends all the same. Slurm kills the agent if it is slow to end.
+// An agent is stopped, and the run continues without it in the same job, and completes. srun waits for all of its tasks; the job must end
+// even though that one does not. Slurm kills the agent if it is slow to end.
 func testSlurmLostAgentLives(t *testing.T, c *cluster) {
 	const once = `[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
 `
@@ -29,18 +29,18 @@ func testSlurmLostAgentLives(t *testing.T, c *cluster) {
 		t.Fatal("there is no agent on the second node")
 	}
 	c.signalled(syscall.SIGSTOP, stopped)
-	t.Cleanup(func() { _ = syscall.Kill(stopped, syscall.SIGCONT) }) // the next tests want the node
+	t.Cleanup(func() { _ = syscall.Kill(stopped, syscall.SIGCONT) }) // the next tests need the node
 	s.verdictComes(2)
 	if v := s.verdict(2); v.Cause != "done" {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
-	over := s.verdict(2).Time // and not when this process has seen it, which may be much later
+	over := s.verdict(2).Time // not when this process noticed it, which may be much later
 	if job := s.await(); job["JobState"] != "COMPLETED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
 	took := time.Since(over)
 	t.Logf("the job was over %v after the run", took.Round(time.Second))
-	if took < 50*time.Second { // attempt watch ends srun a minute after the last word
+	if took < 50*time.Second { // attempt watch ends srun one minute after the final verdict
 		t.Errorf("the job ended %v after the run: nothing kept srun, so that this tested nothing", took)
 	}
 	if log, err := os.ReadFile(filepath.Join(s.dir.Path(), "slurm-"+s.id+".log")); err != nil ||

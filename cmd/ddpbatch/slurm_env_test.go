@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// seen is what one task or worker saw. Host is what hostname(1) said; the rest is from its environment.
+// seen is what one task or worker saw. host is the output of hostname(1); the rest is from its environment.
 type seen struct {
 	host                               string
 	rank, localRank, world, localWorld int
@@ -27,14 +27,14 @@ type seen struct {
 const sayPlace = `echo "place $(hostname) $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $NODE_RANK ` +
 	`$MASTER_ADDR $MASTER_PORT $SLURM_PROCID"`
 
-// envAndPrint is a task that takes its place from `ddpbatch env`.
+// envAndPrint is a task that sets its variables from `ddpbatch env` and prints them.
 const envAndPrint = `set -e; ddpbatch env >/dev/null; eval "$(ddpbatch env)"; ` + sayPlace
 
 // readPlaces reads the lines of all tasks, in the order of their ranks.
 func readPlaces(t *testing.T, out string) (tasks []seen) {
 	t.Helper()
 	for line := range strings.Lines(out) {
-		if at := strings.Index(line, "] place "); at >= 0 && line[0] == '[' { // [HOST RANK], by which run begins the lines of several ranks
+		if at := strings.Index(line, "] place "); at >= 0 && line[0] == '[' { // [HOST RANK], the prefix of lines if run has several ranks
 			line = line[at+2:]
 		}
 		words := strings.Fields(line)
@@ -60,9 +60,8 @@ func readPlaces(t *testing.T, out string) (tasks []seen) {
 	return tasks
 }
 
-// checkPlaces holds what tasks were told against where they were seen to run. All that it takes for
-// given is torchrun's meaning of the variables: ranks of a node are numbered in the order of their
-// ranks in the world, nodes in Slurm's order, and MASTER_ADDR is where rank 0 runs.
+// checkPlaces compares the variables of tasks with where the tasks ran. It assumes only torchrun's meaning of the variables: the ranks of a
+// node are numbered in the order of their ranks in the world, nodes are in Slurm's order, and MASTER_ADDR is where rank 0 runs.
 func (c *cluster) checkPlaces(tasks []seen, world int) {
 	t := c.t
 	t.Helper()
@@ -116,7 +115,7 @@ func checkProcs(t *testing.T, tasks []seen) {
 func (c *cluster) batch(options, text string) string {
 	c.t.Helper()
 	script := c.write("batch.sh", "#!/bin/bash\n#SBATCH --output=batch.out\n"+text)
-	// sbatch --wait looks for the job's end at longer and longer intervals
+	// sbatch --wait checks for the job's end at longer and longer intervals
 	id := strings.TrimSpace(c.ok("sbatch", append(append([]string{"--parsable"}, strings.Fields(options)...), script)...).stdout)
 	job := (&submitted{c: c, id: id}).await()
 	printed, err := os.ReadFile(filepath.Join(c.dir, "batch.out"))
@@ -126,12 +125,12 @@ func (c *cluster) batch(options, text string) string {
 	return string(printed)
 }
 
-// testSlurmEnv runs `ddpbatch env` in the tasks of every layout that Slurm has.
+// testSlurmEnv runs `ddpbatch env` in the tasks of each layout that Slurm supports.
 func testSlurmEnv(t *testing.T, c *cluster) {
 	for _, layout := range []struct {
 		name   string
 		srun   string
-		counts []int // of tasks on each node; nil: as Slurm likes
+		counts []int // of tasks on each node; nil: whatever Slurm chooses
 		world  int
 	}{
 		{"block", "-N4 -n8 --ntasks-per-node=2 -m block", []int{2, 2, 2, 2}, 8},
@@ -143,7 +142,7 @@ func testSlurmEnv(t *testing.T, c *cluster) {
 		args := append(strings.Fields(layout.srun), "bash", "-c", envAndPrint)
 		c.checkLayout(layout.name, c.ok("srun", args...).stdout, layout.counts, layout.world)
 	}
-	// only a batch script's srun makes these of 7 tasks
+	// with 7 tasks, only the srun of a batch script makes these layouts
 	for _, distribution := range []string{"block", "cyclic"} {
 		out := c.batch("-N4 -n7 --ntasks-per-node=2", "srun -m "+distribution+" bash -c '"+envAndPrint+"'\n")
 		c.checkLayout("uneven, "+distribution, out, []int{2, 2, 2, 1}, 7)
@@ -179,7 +178,7 @@ func countHost(tasks []seen, host string) (n int) {
 	return n
 }
 
-// testSlurmEnvArbitrary lays tasks out by a list of hosts.
+// testSlurmEnvArbitrary places tasks by a list of hosts.
 func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
 	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n4", "n2"} // two on each: nodes have two CPUs
 	tasks := readPlaces(t, c.arbitrary(hosts).stdout)
@@ -191,12 +190,12 @@ func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
 		}
 	}
 
-	// Here rank 0 is not on the first node. It is rank 0 that listens on MASTER_ADDR, so that another
-	// node's name there would make the others wait for ever.
+	// Here rank 0 is not on the first node. Rank 0 listens on MASTER_ADDR, so if that were another node, the other ranks would wait
+	// forever.
 	hosts[0], hosts[1] = hosts[1], hosts[0]
 	out := c.arbitrary(hosts)
 	if out.code == exit.Usage && strings.Contains(out.stderr, "n3") {
-		return // refused by name
+		return // refused, and the message names the node
 	}
 	c.checkPlaces(readPlaces(t, out.stdout), len(hosts))
 }
@@ -208,8 +207,7 @@ func (c *cluster) arbitrary(hosts []string) output {
 	return c.run("env", "SLURM_HOSTFILE="+list, "srun", "-m", "arbitrary", "-n", strconv.Itoa(len(hosts)), "bash", "-c", envAndPrint)
 }
 
-// testSlurmEnvSteps runs several steps in one job: on all of it, and on the last two of its four nodes.
-// Each has a world, a master and a port of its own.
+// testSlurmEnvSteps runs several steps in one job: two on all four nodes, and one on the last two. Each has its own world, master and port.
 func testSlurmEnvSteps(t *testing.T, c *cluster) {
 	var script strings.Builder
 	for i, srun := range []string{"-N4 -n4", "-N4 -n4", "-N2 -n4 -w n[3-4]"} {
@@ -233,13 +231,13 @@ func testSlurmEnvSteps(t *testing.T, c *cluster) {
 		}
 		ports[tasks[0].port] = true
 	}
-	// Ports are hashed onto some thousand, so that two of the three may meet once in a lifetime.
+	// Ports are hashed onto a few thousand numbers, so two of the three may collide, but very rarely.
 	if len(ports) == 1 {
 		t.Errorf("three steps have one port: %v", ports)
 	}
 }
 
-// testSlurmEnvFormats: the three formats say the same.
+// The three formats print the same variables.
 func testSlurmEnvFormats(t *testing.T, c *cluster) {
 	c.ok("srun", "-N2", "-n2", "bash", "-c", `set -e
 		ddpbatch env --format json >json.$SLURM_PROCID

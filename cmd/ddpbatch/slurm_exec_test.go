@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmExec: commands and shells run on the nodes of a job beside its own step, which holds all that the job has, without waiting for
-// it: of a plain job, an element of an array and a heterogeneous job.
+// Commands and shells run on the nodes of a job beside its own step, which holds all of the job's resources, and do not wait for that step.
+// The job is a plain job, an element of an array, or a heterogeneous job.
 func testSlurmExec(t *testing.T, c *cluster) {
 	const command = `touch "running.$DDPBATCH_RUN_NAME$SLURM_ARRAY_TASK_ID.$RANK"; mkdir -p sub; cd sub; exec sleep 1000`
 	begin := func(name string, options string, ranks ...string) *submitted {
@@ -52,14 +52,14 @@ func testSlurmExec(t *testing.T, c *cluster) {
 	if out.stdout != "2 in sub\n" || !strings.Contains(out.stderr, "ddpbatch: n2, beside rank 2, which is process ") {
 		t.Errorf("a shell that reads a pipe: %v", out)
 	}
-	// script gives it a terminal
+	// script(1) provides a terminal
 	out = c.exits(6, "sh", "-c",
 		fmt.Sprintf("echo 'test -t 0 && echo $RANK at $(tty); exit 6' | SHELL=/bin/sh script -qec 'ddpbatch shell %s --node n1' /dev/null",
 			s.id))
 	if !strings.Contains(out.stdout, "0 at /dev/pts/") {
 		t.Errorf("a shell on a terminal: %v", out)
 	}
-	out = c.ok("ddpbatch", "stacks", s.id) // all of them sleep, or their shells wait for one who does
+	out = c.ok("ddpbatch", "stacks", s.id) // all of them sleep, or their shells wait for a process that sleeps
 	if !strings.Contains(out.stdout, "\nranks 0-3 on n1, n2: asleep\n") || strings.Contains(out.stdout, "no answer") {
 		t.Errorf("stacks: %v", out)
 	}

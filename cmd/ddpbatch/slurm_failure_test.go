@@ -25,7 +25,7 @@ echo "rank $RANK sleeps"
 touch "running.$RANK"
 exec sleep 1000`
 
-// testSlurmCrash: one rank ends badly, and with it the whole job, with the rank's own exit code.
+// If one rank fails, the whole job ends with that rank's exit code.
 func testSlurmCrash(t *testing.T, c *cluster) {
 	c.commandJob("crash", "nodes = 4", "2", "sh", "-c", crashCommand)
 	s := c.submit("crash.toml", "--set", `launch.grace="10m"`) // far more than the job is waited for
@@ -56,7 +56,7 @@ func testSlurmCrash(t *testing.T, c *cluster) {
 	}
 }
 
-// faultyGPU has rank 1 of the first attempt say that its GPU has failed, once rank 0 runs; ranks of a later attempt end well.
+// faultyGPU makes rank 1 of the first attempt report that its GPU has failed, once rank 0 runs. In a later attempt all ranks exit with 0.
 const faultyGPU = `
 [ ! -e failed ] || exit 0
 [ "$RANK" = 1 ] || { touch running; exec sleep 1000; }
@@ -65,8 +65,7 @@ touch failed
 echo "RuntimeError: CUDA error: uncorrectable ECC error encountered" >&2
 exit 1`
 
-// testSlurmFaultyGPU: a rank says that its node's GPU has failed.
-// The job is requeued without that node, as it stands in the default policy.
+// A rank reports that its node's GPU has failed. By the default policy, the job is requeued without that node.
 func testSlurmFaultyGPU(t *testing.T, c *cluster) {
 	c.commandJob("ecc", "nodes = 2", "1", "sh", "-c", faultyGPU)
 	s := c.submit("ecc.toml")
@@ -80,7 +79,7 @@ func testSlurmFaultyGPU(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmAgentKilled: an agent is killed, and cannot say so. The others notice, and nobody's workers stay.
+// An agent is killed, so it cannot report anything. The others notice, and no workers stay.
 func testSlurmAgentKilled(t *testing.T, c *cluster) {
 	c.commandJob("lost", "nodes = 3", "2", "sh", "-c", `touch "running.$RANK"; exec sleep 1000`)
 	s := c.submit("lost.toml", "--set", "requeue.on=[]", "--", "--nodelist=n[1-3]")
@@ -102,7 +101,7 @@ func testSlurmAgentKilled(t *testing.T, c *cluster) {
 	s.gone()
 }
 
-// testSlurmWait: submit --wait ends as the job does.
+// submit --wait exits with the job's exit code.
 func testSlurmWait(t *testing.T, c *cluster) {
 	c.commandJob("wait", "nodes = 2", "1", "sh", "-c", `exit "$CODE"`)
 	for _, row := range []struct {
@@ -121,7 +120,7 @@ func testSlurmWait(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmFollow: logs -f shows a running job's output while it comes, and ends with the job.
+// logs -f shows a running job's output as it is written, and ends with the job.
 func testSlurmFollow(t *testing.T, c *cluster) {
 	c.commandJob("follow", "nodes = 1", "1", "sh", "-c", `echo first; until [ -e go ]; do sleep 0.05; done; echo last`)
 	s := c.submit("follow.toml")

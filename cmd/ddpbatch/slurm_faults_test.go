@@ -9,7 +9,7 @@ import (
 )
 
 // killRows kill and stop processes of jobs on n1 to n4 of a cluster of 21 nodes. Few of them run at once: a slurmd (22.05.8) that launched
-// nine jobs in the same second has crashed (SIGSEGV in malloc), and took all of them along.
+// nine jobs in the same second crashed (SIGSEGV in malloc), and all of them ended with it.
 var killRows = []row{
 	{"StepdKilled", testSlurmStepdKilled}, // takes longest
 	{"WorkerKilled", testSlurmWorkerKilled},
@@ -19,8 +19,8 @@ var killRows = []row{
 	{"Restarted", testSlurmRestarted},
 }
 
-// faultRows harm nodes of that cluster while jobs run on them: they kill their daemons, cut cables and turn off the power. Each has nodes
-// of its own.
+// faultRows harm nodes of that cluster while jobs run on them: they kill daemons, cut cables and turn off the power. Each row has its own
+// nodes.
 var faultRows = []row{
 	{"SlurmdKilled", testSlurmSlurmdKilled},
 	{"CableCut", testSlurmCableCut},
@@ -31,14 +31,14 @@ var faultRows = []row{
 	{"NotSharedLate", testSlurmNotSharedLate},
 }
 
-// harm does something to nodes, by a verb of scripts/slurm-cluster.
+// harm applies a command of scripts/slurm-cluster to nodes.
 func (c *cluster) harm(verb string, nodes ...string) {
 	c.t.Helper()
 	c.ok(c.script, append([]string{verb}, nodes...)...)
 }
 
-// family is a worker with all the relatives that outlive a careless supervisor: in sessions of their own, with parents that have
-// ended, deaf to TERM, with an environment that says nothing of the run. $0 is a word that only their command lines hold.
+// family is a worker that starts processes which would outlive a careless supervisor: in their own sessions, with parents that have ended,
+// ignoring TERM, or with an environment that does not name the run. $0 is a word that occurs only on their command lines.
 const family = `
 ` + stranger + `
 setsid sh -c "trap '' TERM HUP INT; sleep 1000.$0; sleep 1000.$0" &
@@ -46,10 +46,11 @@ setsid sh -c "trap '' TERM HUP INT; sleep 1000.$0; sleep 1000.$0" &
 touch "running.$TORCHELASTIC_RESTART_COUNT.$RANK"
 exec sleep 1000.$0`
 
-// stranger is a relative that says nothing of the run: Slurm's cgroup ends it where nobody else can.
+// stranger is such a process whose environment does not name the run. Only Slurm's cgroup can end it, if the agent cannot.
 const stranger = `(env -i setsid sh -c "trap '' TERM; sleep 1000.$0" &)`
 
-// familyOfAKilledAgent is a family for a test that kills the agent. Without cgroups it has no stranger: nobody could find it then.
+// familyOfAKilledAgent returns a family for a test that kills the agent. Without cgroups it has no stranger, since nothing could find it
+// then.
 func (c *cluster) familyOfAKilledAgent() string {
 	c.t.Helper()
 	if c.hasCgroups() {
@@ -59,12 +60,12 @@ func (c *cluster) familyOfAKilledAgent() string {
 	return strings.Replace(family, stranger, "", 1)
 }
 
-// word is a name for this test's processes that no other process has.
+// word returns a word for this test's processes that no other process has.
 func (c *cluster) word() string {
 	return strings.ReplaceAll(fmt.Sprintf("%d%d", os.Getpid(), time.Now().UnixNano()), "-", "")
 }
 
-// familyJob starts families, and waits until all ranks run. It may not be requeued.
+// familyJob starts a job of families, and waits until all ranks run.
 func (c *cluster) familyJob(name, slurmLines string, nproc, ranks int, script string, args ...string) (*submitted, string) {
 	c.t.Helper()
 	word := c.word()
@@ -74,7 +75,7 @@ func (c *cluster) familyJob(name, slurmLines string, nproc, ranks int, script st
 	return s, word
 }
 
-// ranksStarted waits until the ranks of an attempt run.
+// ranksStarted waits until the given number of ranks of an attempt run.
 func (s *submitted) ranksStarted(attempt, ranks int) {
 	s.c.t.Helper()
 	eventually(s.c.t, commandLimit, fmt.Sprintf("the %d ranks of attempt %d run", ranks, attempt), func() bool {

@@ -11,11 +11,11 @@ import (
 	"ddpbatch/internal/runview"
 )
 
-// accountedRows run on the site with accounting, one after the other.
+// accountedRows run on the site with accounting, one at a time.
 var accountedRows = append(usualRows[:len(usualRows):len(usualRows)], row{"Forgotten", testSlurmForgotten})
 
-// testSlurmForgotten: the program says the same of jobs that the controller has forgotten, and that accounting alone knows, as before. The
-// row is the last on its site: Slurm 22.05 may give later jobs numbers that earlier ones had.
+// After the controller has forgotten jobs, which only accounting still knows, the program reports the same about them as before. The row is
+// the last on its site: Slurm 22.05 may reuse the numbers of earlier jobs.
 func testSlurmForgotten(t *testing.T, c *cluster) {
 	c.commandJob("good", "nodes = 1", "1", "true")
 	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", "exit 7")
@@ -37,7 +37,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 	for _, s := range all {
 		ids = append(ids, s.id)
 	}
-	eventually(t, commandLimit, "accounting has the ends of four jobs and three elements", func() bool { // it is told with some delay
+	eventually(t, commandLimit, "accounting has the ends of four jobs and three elements", func() bool { // accounting receives them with some delay
 		ends := c.ok("sacct", "-n", "-X", "-P", "-o", "End", "-j", strings.Join(ids, ",")).stdout
 		return strings.Count(ends, "\n") == 7 && !strings.Contains(ends, "Unknown")
 	})
@@ -59,7 +59,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 	c.ok("scontrol", "reconfigure")
 	eventually(t, 2*commandLimit, "the controller has forgotten them", func() bool { return len(c.jobs("-t", "all")) == 0 })
 	for i, after := range says() {
-		before[i].Reason = "" // which is what accounting has none of
+		before[i].Reason = "" // accounting has no reasons
 		if !reflect.DeepEqual(after, before[i]) {
 			t.Errorf("status --json said\n%+v\nand of the forgotten job\n%+v", before[i], after)
 		}

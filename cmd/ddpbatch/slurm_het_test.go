@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// testSlurmHetJob: the components of a heterogeneous job are one world; it fails as a whole and is resumed, goes on after a warning, and
-// one cancel ends all of it.
+// The components of a heterogeneous job are one world. It fails as a whole and is resumed, continues after a warning, and one cancel ends
+// all of it.
 func testSlurmHetJob(t *testing.T, c *cluster) {
 	const components = `cpus_per_task = 2
 [[slurm.component]]

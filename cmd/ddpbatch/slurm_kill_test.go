@@ -13,16 +13,15 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-const final = "requeue.on=[]" // what goes wrong is the end of the job
+const final = "requeue.on=[]" // any failure ends the job
 
-// testSlurmWorkerKilled: a worker of four nodes is killed, and within two seconds nobody's workers are left, whatever they
-// have become meanwhile.
+// One worker of a job on four nodes is killed. Within two seconds no workers are left, nor any processes that they have started.
 func testSlurmWorkerKilled(t *testing.T, c *cluster) {
 	const promised = 2 * time.Second
 	testkit.Promptly(t, promised, func() time.Duration { return killOneOfEight(t, c) })
 }
 
-// killOneOfEight returns how long the other workers lived on.
+// killOneOfEight returns how long the other workers outlived the killed one.
 func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 	t.Helper()
 	s, word := c.familyJob("worker", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
@@ -46,11 +45,11 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 	return took
 }
 
-// testSlurmAgentKilledOfMany: an agent is killed, and with it all its workers' relatives, whatever they have become meanwhile.
+// An agent is killed, and no workers are left, nor any processes that they have started.
 func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 	relatives := c.familyOfAKilledAgent()
 	for _, row := range []struct{ node, mode string }{{"n3", "agent"}, {"n1", "agent"}, {"n3", "task"}} { // n1 has agent 0
-		// who waited for silence would take longer
+		// an agent that waited for a missing heartbeat would take longer
 		testkit.Promptly(t, 10*time.Second, func() time.Duration {
 			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, relatives,
 				"--set", final, "--set", `launch.mode="`+row.mode+`"`)
@@ -67,7 +66,7 @@ func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmRestarted: a rank is killed, and all ranks of all nodes run again in the job, in the same places, by another port.
+// A rank is killed, and all ranks of all nodes start again in the job: in the same places, with another port.
 func testSlurmRestarted(t *testing.T, c *cluster) {
 	const twice = sayPlace + ` >"place.$TORCHELASTIC_RESTART_COUNT.$RANK"
 [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
@@ -105,7 +104,7 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// clear removes what the ranks of a job have told, before the next.
+// clear removes the files that the ranks of a job have written, before the next job.
 func (c *cluster) clear() {
 	c.t.Helper()
 	found, err := filepath.Glob(filepath.Join(c.dir, "running.*"))
@@ -117,7 +116,7 @@ func (c *cluster) clear() {
 	}
 }
 
-// testSlurmSrunKilled: without srun Slurm ends the step, and nobody can say why.
+// Without srun, Slurm ends the step, and no process can report why.
 func testSlurmSrunKilled(t *testing.T, c *cluster) {
 	c.needsCgroups()
 	s, word := c.familyJob("srun", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
@@ -128,7 +127,7 @@ func testSlurmSrunKilled(t *testing.T, c *cluster) {
 	s.workersGone(word, began)
 	code := "137:0"
 	job := s.await()
-	if s.event("end").Cause == "node" { // agent 0 outlived another by a moment, took its node for lost, and could say so in time
+	if s.event("end").Cause == "node" { // agent 0 outlived another agent by a moment, took its node for lost, and had time to report it
 		code = "1:0"
 	}
 	if job["JobState"] != "FAILED" || job["ExitCode"] != code {
@@ -140,7 +139,7 @@ func testSlurmSrunKilled(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// testSlurmStepdKilled: Slurm does not notice that a node's step daemon is gone. The workers there go on, and end with the others.
+// Slurm does not notice that a node's step daemon is gone. The workers there continue, and end with the others.
 func testSlurmStepdKilled(t *testing.T, c *cluster) {
 	testkit.Promptly(t, 10*time.Second, func() time.Duration {
 		s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
@@ -148,7 +147,7 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 		began := c.signalled(syscall.SIGKILL, s.worker(0).pid)
 		took := s.workersGone(word, began)
 		s.blames(1, "crash", "n1", 0, 137)
-		// srun waits for a word of n3 until its own limit
+		// srun waits for a message from n3 until its own limit
 		eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
 		if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 			t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
@@ -159,7 +158,7 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 	})
 }
 
-// testSlurmTreeKilled: Slurm kills a step at once, agents and workers, which start more processes all the time.
+// Slurm kills a step at once: its agents, and its workers, which keep starting processes.
 func testSlurmTreeKilled(t *testing.T, c *cluster) {
 	c.needsCgroups()
 	const busy = `
@@ -174,9 +173,9 @@ wait`
 	}
 }
 
-// testSlurmWorkerStopped: a worker that is stopped hangs, and all others wait for it. It is named, and they are ended.
+// A worker that is stopped hangs, and all others wait for it. The verdict names it, and all of them are ended.
 func testSlurmWorkerStopped(t *testing.T, c *cluster) {
-	// they step until it stops: were they idle from the start, all would count as hung before it is struck
+	// they print steps until it stops: if they were idle from the start, all would count as hung before the test stops one
 	stepping := strings.Replace(family, "exec sleep", "while ! [ -e stopped ]; do echo step; sleep 0.1; done\nexec sleep", 1)
 	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, stepping, "--set", final, "--set", `launch.hang="8s"`)
 	began := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
@@ -192,7 +191,7 @@ func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// testSlurmAgentStopped: an agent that does not run is lost like one that is gone. Slurm wakes it up to end it.
+// An agent that is stopped is lost, like one that is gone. Slurm resumes it in order to end it.
 func testSlurmAgentStopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	began := c.signalled(syscall.SIGSTOP, s.agent("n3").pid)
@@ -204,7 +203,7 @@ func testSlurmAgentStopped(t *testing.T, c *cluster) {
 	s.nobodyLeft(word)
 }
 
-// testSlurmAgent0Stopped: the others give agent 0 up. It is woken up to be ended, and must not blame them.
+// The others give up agent 0. Slurm resumes it in order to end it, and it must not blame them.
 func testSlurmAgent0Stopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("agent0", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	began := c.signalled(syscall.SIGSTOP, s.agent("n1").pid)

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// The nodes are on this machine, which sees their processes, those of nodes that are cut off too.
+// The nodes are on this machine, which sees their processes, also those of nodes that are cut off.
 
 // kin is a process of a run on some node.
 type kin struct {
@@ -35,15 +35,15 @@ func (k kin) get(name string) string {
 	return ""
 }
 
-// isAgent tells ddpbatch's agents, and isWorker the workers and what they have started:
-// all but agents, their guards, srun and the batch script.
+// isAgent reports whether the process is an agent of ddpbatch. isWorker reports whether it is a worker or was started by one: that is any
+// process except agents, their guards, srun and the batch script.
 func (k kin) isAgent() bool { return len(k.args) > 1 && k.args[1] == "run" }
 
 func (k kin) isWorker(word string) bool {
 	return k.get("RANK") != "" || word != "" && strings.Contains(strings.Join(k.args, " "), "1000."+word) && !k.isAgent()
 }
 
-// kin lists the live processes of a run: by their environment, or by a word on their command line.
+// kin lists the live processes of a run, found by their environment or by a word on their command line.
 func (s *submitted) kin(word string) (all []kin) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -51,7 +51,7 @@ func (s *submitted) kin(word string) (all []kin) {
 		cmdline, err2 := os.ReadFile(dir + "/cmdline")
 		stat, err3 := os.ReadFile(dir + "/stat")
 		if err != nil || err2 != nil || err3 != nil || len(cmdline) == 0 {
-			continue // gone meanwhile
+			continue // it has ended meanwhile
 		}
 		ours := bytes.Contains(append([]byte{0}, env...), []byte("\x00DDPBATCH_RUN_DIR="+s.dir.Path()+"\x00"))
 		if !ours && (word == "" || !bytes.Contains(cmdline, []byte("1000."+word))) {
@@ -71,7 +71,7 @@ func splitNUL(text []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// agent is the first agent on a node.
+// agent returns the first agent on a node.
 func (s *submitted) agent(node string) kin {
 	s.c.t.Helper()
 	for _, k := range s.kin("") {
@@ -83,9 +83,9 @@ func (s *submitted) agent(node string) kin {
 	return kin{}
 }
 
-// worker is a rank's process, whatever it runs by now: the one that leads a group in its agent's session. What it has started is in its
-// group or in sessions of its own, whoever the parent is. While it executes another program it has no command line,
-// and kin does not see it.
+// worker returns a rank's process, whatever program it runs by now: the leader of a process group in its agent's session. Processes that it
+// has started are in its group or in their own sessions, whatever their parents are. While a process is in the middle of execve, it has no
+// command line, and kin does not see it.
 func (s *submitted) worker(rank int) (found kin) {
 	s.c.t.Helper()
 	eventually(s.c.t, testkit.Patience, fmt.Sprintf("rank %d has a process", rank), func() bool {
@@ -109,7 +109,7 @@ func (c *cluster) signalled(sig syscall.Signal, pid int) time.Time {
 	return time.Now()
 }
 
-// workersGone waits until no worker is left, nor what one has started, and tells how long that took since the strike.
+// workersGone waits until no worker is left, and no process that one has started. It returns how long that took since the fault.
 func (s *submitted) workersGone(word string, since time.Time) time.Duration {
 	t := s.c.t
 	t.Helper()
@@ -129,8 +129,8 @@ func (s *submitted) workersGone(word string, since time.Time) time.Duration {
 	}
 }
 
-// nobodyLeft waits until nothing of the run is left, agents, srun and the batch script's last command included. What does not end by itself
-// is there for much longer than is waited for.
+// nobodyLeft waits until no process of the run is left, including agents, srun and the batch script's last command. A process that does not
+// end by itself lives much longer than nobodyLeft waits.
 func (s *submitted) nobodyLeft(word string) {
 	t := s.c.t
 	t.Helper()
@@ -155,7 +155,7 @@ func (s *submitted) verdictComes(attempt int) {
 	})
 }
 
-// blames checks an attempt's verdict: its cause, and whom it names.
+// blames checks an attempt's verdict: its cause, and the host, rank and nodes that it names.
 func (s *submitted) blames(attempt int, cause, host string, rank, exit int, nodes ...string) {
 	t := s.c.t
 	t.Helper()

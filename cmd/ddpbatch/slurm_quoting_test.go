@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// hostile is text that becomes a command, a directive or something else as soon as anybody on its
-// way forgets to quote it. A file called pwned would tell.
+// hostile lists texts that turn into a command, a directive or something else if any step forgets to quote them. A file called pwned shows
+// that.
 var hostile = []string{
 	"", " ", "  two  blanks\t", "$(touch pwned)", "`touch pwned`", "'; touch pwned; '", `"; touch pwned; "`, "a\ntouch pwned\n",
 	"\n#SBATCH --job-name=pwned\n", "#SBATCH --wrap=x", "# not a comment", "$HOME ${PATH}", `back\slash\\n`, "%j %x %%",
@@ -19,8 +19,7 @@ var hostile = []string{
 	"ünï ☃ 日本", "\x01\x1b[31m\x7f", "-n", "--", "{{.RunDir}}", "<<EOF\nEOF", "&& touch pwned &", "end\n\n",
 }
 
-// recordWorker writes each of its arguments, and what it was given by name, into files of the
-// working directory, byte for byte.
+// recordWorker writes each of its arguments and each of the HOSTILE_ variables byte for byte into files of the working directory.
 const recordWorker = `i=0
 for word; do printf %s "$word" >"out/arg.$i"; i=$((i + 1)); done
 i=0
@@ -29,11 +28,11 @@ printf %s "$PWD" >out/pwd
 printf %s "$SLURM_JOB_NAME" >out/name
 printf %s "$DDPBATCH_RUN_DIR" >out/run_dir`
 
-// testSlurmQuoting sends hostile text through every part of a job: the file's place, the working
-// directory, environment variables and arguments.
+// testSlurmQuoting passes hostile text through every part of a job: the path of its file, the working directory, environment variables and
+// arguments.
 func testSlurmQuoting(t *testing.T, c *cluster) {
 	const name = "a.b-c_9.sh"
-	// no slash may be in it, and Slurm itself cannot have a backslash there
+	// it may hold no slash, and Slurm itself does not support a backslash there
 	c.dir = filepath.Join(c.dir, `it's "#1" $(touch pwned) `+"`touch pwned`; $HOME ünï %j 100% !!")
 	if err := os.MkdirAll(filepath.Join(c.dir, "out"), 0o700); err != nil {
 		t.Fatal(err)
@@ -52,7 +51,7 @@ func testSlurmQuoting(t *testing.T, c *cluster) {
 			t.Errorf("%s is %q (%v), want %q", file, got, err, text)
 		}
 	}
-	// the run directory's commands work in such a place, too
+	// commands for the run directory also work in such a folder
 	if row := s.status(); row.State != "COMPLETED" || row.Name != name {
 		t.Errorf("status: %+v", row)
 	}
@@ -75,8 +74,7 @@ func nothingPwned(t *testing.T, folder string) {
 	}
 }
 
-// testSlurmNested submits the same job from outside any job and from a task of another job: the
-// environment of its workers must be the same.
+// The environment of a job's workers is the same whether the job is submitted from outside any job or from a task of another job.
 func testSlurmNested(t *testing.T, c *cluster) {
 	job := c.commandJob("inner", "nodes = 1", "1", "sh", "-c", `env -0 >"environment.$SLURM_JOB_ID"`)
 	outside := c.submit(job, "--wait").id

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// testSlurmNodeRange: a job of 2 to 4 nodes gets all four, is warned, saves, and goes on with the two that another job has left.
+// A job of 2 to 4 nodes gets all four. After a warning it saves, and continues on the two nodes that another job has left.
 func testSlurmNodeRange(t *testing.T, c *cluster) {
 	const command = `touch "world.${SLURM_RESTART_COUNT:-0}.$RANK.of.$WORLD_SIZE"
 [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 0

@@ -11,14 +11,14 @@ import (
 	"ddpbatch/templates"
 )
 
-// commandJob writes the job file of a command.
+// commandJob writes a job file that runs a command.
 func (c *cluster) commandJob(name string, slurm string, nproc string, command ...string) string {
 	c.t.Helper()
 	return c.write(name+".toml", "schema = 1\nname = \""+name+"\"\n[slurm]\ntime = \"00:05:00\"\n"+slurm+
 		"\n[launch]\nnproc_per_node = "+nproc+"\ngrace = \"10s\"\ncommand = "+quoteTOML(c.t, command...)+"\n")
 }
 
-// testSlurmRefused submits what Slurm does not take: its own words are shown, and nothing stays behind.
+// testSlurmRefused submits jobs that Slurm refuses. submit prints Slurm's own words, and nothing stays behind.
 func testSlurmRefused(t *testing.T, c *cluster) {
 	c.commandJob("refused", "nodes = 1", "1", "true")
 	// the messages are those of Slurm 22.05 (slurm/testdata/22.05/sbatch-errors)
@@ -37,13 +37,13 @@ func testSlurmRefused(t *testing.T, c *cluster) {
 	nothingSubmitted(t, c)
 }
 
-// testSlurmTestOnly asks, and shows, and submits nothing.
+// testSlurmTestOnly checks that --test-only and --dry-run print what Slurm would do, and submit nothing.
 func testSlurmTestOnly(t *testing.T, c *cluster) {
 	job := c.commandJob("asked", "nodes = 2\ngpus_per_node = 2", "2", "true")
 	if out := c.ok("ddpbatch", "submit", job, "--test-only"); !strings.Contains(out.stdout, "to start at") {
 		t.Errorf("--test-only: %v", out)
 	}
-	// what exceeds the partition's limits is reported with its place; Slurm would queue it and never start it
+	// a value beyond the partition's limits is reported with its place; Slurm would queue the job and never start it
 	for _, command := range [][]string{{"check", "--slurm"}, {"submit", "--test-only"}} {
 		out := c.run("ddpbatch", append(command, job, "--set", "slurm.nodes=1000", "--set", "slurm.gpus_per_node=77")...)
 		for _, want := range []string{"--set slurm.nodes: the job asks for 1000 nodes",
@@ -62,11 +62,11 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 			t.Errorf("--dry-run prints no line %q:\n%s", line, out.stdout)
 		}
 	}
-	// what it prints is a script that bash can read, and that sbatch would take
+	// --dry-run prints a script that bash can parse and that sbatch would accept
 	script := c.write("dry-run.sh", out.stdout)
 	c.ok("bash", "-n", script)
 	c.ok("sbatch", "--test-only", script)
-	// so is every starter, made to fit this cluster
+	// sbatch would also accept each starter, with settings for this cluster
 	for _, s := range templates.Starters() {
 		c.write(s.Name+".toml", s.Text)
 		words := []string{"submit", s.Name + ".toml", "--test-only", "--skip-data-check", "--set", "launch.nproc_per_node=1", "--set",
@@ -88,7 +88,7 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 func nothingSubmitted(t *testing.T, c *cluster) {
 	t.Helper()
 	for _, job := range c.jobs("-t", "all") {
-		// Slurm itself remembers some that it refused
+		// Slurm itself remembers some jobs that it refused
 		if job[2] != "FAILED" || job[3] != "BadConstraints" {
 			t.Errorf("there is a job: %q", job)
 		}
@@ -102,7 +102,7 @@ func nothingSubmitted(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmSingleton: tasks of one srun that were not told that there are others must not train alone.
+// Tasks of one srun that do not know about each other must not each train alone.
 func testSlurmSingleton(t *testing.T, c *cluster) {
 	c.write("job.toml", smallJob)
 	out := c.exits(exit.Usage, "srun", "-N2", "-n4", "ddpbatch", "train", "job.toml")

@@ -14,11 +14,11 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// sayNetwork is sayPlace, with the variables that describe the network to libraries.
+// sayNetwork is sayPlace and the variables that describe the network to libraries.
 const sayNetwork = sayPlace + `; echo "network $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME $TP_SOCKET_IFNAME $(env | grep -c ^PMI_)"`
 
-// testSlurmRendezvous: agents of four nodes find each other through Slurm's PMI-2, which needs neither a port nor a key, and through the
-// ports that they know.
+// Agents of four nodes find each other through Slurm's PMI-2, which needs neither a port nor a key, and without PMI-2 through ports that
+// they know.
 func testSlurmRendezvous(t *testing.T, c *cluster) {
 	key := filepath.Join(c.home, ".config", "ddpbatch", "key")
 	for _, mpi := range []string{"pmi2", "none"} {
@@ -50,15 +50,15 @@ func testSlurmRendezvous(t *testing.T, c *cluster) {
 	c.checkPlaces(readPlaces(t, out), 3)
 }
 
-// testSlurmRendezvousTimesOut is what users hear whose agents cannot meet.
+// testSlurmRendezvousTimesOut checks the messages that users see if their agents cannot meet.
 func testSlurmRendezvousTimesOut(t *testing.T, c *cluster) {
-	// a Debian node knows its own name by 127.0.1.1; here node 1 thinks so of node 0's
+	// A Debian node resolves its own name to 127.0.1.1. Here node 1 resolves node 0's name so.
 	misnamed := c.write("misnamed.sh", `#!/bin/bash
 [ "$SLURM_NODEID" = 1 ] || exec "$@"
 hosts=$(mktemp) && sed 's/^[0-9.]*\( *\t* *n1\)$/127.0.1.1\1/' /etc/hosts >$hosts
 exec unshare -m bash -c 'mount --bind '$hosts' /etc/hosts && rm -f '$hosts' && exec "$@"' - "$@"
 `)
-	// a task that ends before it has said anything
+	// a task that ends before it has sent anything
 	silent := c.write("silent.sh", `#!/bin/bash
 [ "$SLURM_NODEID" != 1 ] || exit 7
 exec "$@"
@@ -68,7 +68,7 @@ exec "$@"
 		mpi   string
 		words []string // before ddpbatch run
 		run   []string
-		code  int // srun's: the highest of the tasks'; 0: all come, however long that takes
+		code  int // srun's: the highest of the tasks' codes; 0: all agents come, however long that takes
 		want  []string
 	}{
 		{"another node's name", "none", []string{misnamed}, nil, 124,
@@ -93,7 +93,7 @@ exec "$@"
 			if out.code == row.code && len(unsaid) == 0 && (took <= 30*time.Second || !testkit.IsLong()) {
 				break
 			}
-			if tries == 5 { // where there is much else to do, Slurm may start one of the tasks too late for the others
+			if tries == 5 { // on a busy machine Slurm may start one of the tasks too late for the others
 				t.Errorf("%s: it took %v, nobody says %q, want exit code %d; no better before: %v", row.name, took, unsaid, row.code, out)
 				break
 			}
@@ -101,8 +101,8 @@ exec "$@"
 	}
 }
 
-// testSlurmAgentCannotTakePart: an agent that cannot take part says why, and all agents end at once. It may be one agent, several, or
-// agent 0; the run may need all nodes or only some.
+// An agent that cannot take part reports why, and all agents end at once. It may be one agent, several, or agent 0, and the run may need
+// all nodes or only some.
 func testSlurmAgentCannotTakePart(t *testing.T, c *cluster) {
 	own := c.write("own.sh", `#!/bin/bash
 [ "$1" = "" ] || [ "$1" = "$SLURM_NODEID" ] || set -- "$1" ""
@@ -111,10 +111,10 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 	const notNode0 = "agent 0 on n1 cannot take part: --node-rank is 1, but for Slurm this is node 0 (n1); leave it out"
 	for _, row := range []struct {
 		name string
-		node string // that alone has the flags; "": all
+		node string // the only node with the flags; "": all nodes
 		run  string
 		code int
-		want string // of those that could take part, or of all
+		want string // from the agents that could take part, or from all
 	}{
 		{"the batch script's own number", "", "--node-rank 0", 2, " cannot take part: --node-rank is 0, but for Slurm this is node "},
 		{"another node's number", "", "--node-rank 1", 2, notNode0},
@@ -128,7 +128,7 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 			`agent 1 on n2 cannot take part: on n2: no network address that "10.253.0.0/16" (interface) allows`},
 	} {
 		for _, mpi := range []string{"pmi2", "none"} {
-			// a wait for those who do not come takes ten seconds, each time
+			// waiting for agents that do not come takes ten seconds each time
 			testkit.Promptly(t, 9*time.Second, func() time.Duration {
 				begun := time.Now()
 				out := c.exits(row.code, "srun", "--mpi="+mpi, "-w", "n1,n2,n3", "-n3", own, row.node, row.run)
@@ -140,7 +140,7 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 			})
 		}
 	}
-	// srun takes the number of its tasks from the job: Slurm 22.05 in spite of --ntasks-per-node, 25.11 no longer
+	// srun takes the number of its tasks from the job: Slurm 22.05 even with --ntasks-per-node, 25.11 no longer
 	newer := c.release() >= "25.11"
 	for _, mpi := range []string{"pmi2", "none"} {
 		if newer {
@@ -156,6 +156,6 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 		}
 		out = c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "-n3", "--ntasks-per-node=1", "ddpbatch", "run",
 			"--nproc-per-node", "2", "--", "bash", "-c", sayPlace)
-		c.checkPlaces(readPlaces(t, out.stdout), 6) // where that is typed
+		c.checkPlaces(readPlaces(t, out.stdout), 6) // after the user types that
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// saver is a rank that "saves" when it is asked to stop, by the stop file or by TERM, exits with 75, and is done the
-// next time.
+// saver is a rank that "saves" when it has to stop, because of the stop file or TERM, and exits with 75. The next time it exits with 0 at
+// once.
 const saver = `save() { touch "saved.$1"; exit 75; }
 id=${SLURM_ARRAY_TASK_ID:-0}
 [ -e "saved.$id" ] && exit 0
@@ -23,7 +23,7 @@ touch "running.$id.$RANK"
 until [ -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.1; done
 save "$id"`
 
-// ranksRun waits until so many ranks of savers run.
+// ranksRun waits until n ranks of savers run.
 func ranksRun(c *cluster, n int) {
 	c.t.Helper()
 	eventually(c.t, commandLimit, "all ranks run", func() bool {
@@ -32,7 +32,7 @@ func ranksRun(c *cluster, n int) {
 	})
 }
 
-// event is the last one of that name in the ledger.
+// event returns the last event of the given name in the ledger.
 func (s *submitted) event(name string) (found rundir.Event) {
 	s.c.t.Helper()
 	events, err := s.dir.Ledger()
@@ -47,16 +47,16 @@ func (s *submitted) event(name string) (found rundir.Event) {
 	return found
 }
 
-// goneOn checks a job that was to save for cause, be requeued once, and be done.
+// goneOn checks a job that had to save because of the given cause, to be requeued once, and to complete.
 func (s *submitted) goneOn(cause string) { s.goneOnBy(cause, cause) }
 
-// goneOnBy is goneOn of a requeue that takes from the budget of another cause.
+// goneOnBy checks the same as goneOn for a requeue that counts against the budget of another cause.
 func (s *submitted) goneOnBy(cause, budget string) {
 	t := s.c.t
 	t.Helper()
 	restarts := "1"
 	if cause == "preempt" && s.c.release() >= "24.05" {
-		restarts = "2" // it remembers the preemption, and starts the job once more when that has ended; the run is done by then
+		restarts = "2" // it remembers the preemption, and starts the job once more after it has ended; the run is done by then
 	}
 	job := s.await()
 	if job["JobState"] != "COMPLETED" || job["Restarts"] != restarts {
@@ -80,7 +80,7 @@ func (s *submitted) goneOnBy(cause, budget string) {
 	}
 }
 
-// testSlurmRequeueWarned: the time limit is near, the script is warned, the workers save, and the job goes on by itself.
+// Near the time limit, the script gets a warning, the workers save, and the job continues without a user.
 func testSlurmRequeueWarned(t *testing.T, c *cluster) {
 	c.commandJob("warned", "nodes = 2", "2", "bash", "-c", saver)
 	s := c.submit("warned.toml", "--set", `requeue.lead="60s"`)
@@ -93,10 +93,10 @@ func testSlurmRequeueWarned(t *testing.T, c *cluster) {
 	s.goneOn("timeout")
 }
 
-// testSlurmWarnedWhenDue: Slurm signals a job up to a minute before its warning is due; its workers are stopped no sooner than they have to
-// be, also where the limit was moved while the job ran.
+// Slurm signals a job up to a minute before its warning is due. Its workers are stopped no sooner than necessary, also if the time limit
+// was moved while the job ran.
 func testSlurmWarnedWhenDue(t *testing.T, c *cluster) {
-	const lead, late = 10, 6 // seconds; late is what looking, telling and Slurm's whole seconds take
+	const lead, late = 10, 6 // seconds; late allows for polling, notifying the workers, and Slurm's whole seconds
 	var jobs []*submitted
 	for _, name := range []string{"minute", "moved"} {
 		c.commandJob(name, "nodes = 1", "1", "bash", "-c",
@@ -105,7 +105,7 @@ func testSlurmWarnedWhenDue(t *testing.T, c *cluster) {
 	}
 	ranksRun(c, 2)
 	c.ok("scontrol", "update", "jobid="+jobs[1].id, "EndTime=now+40")
-	var ends []time.Time // as long as the jobs run; later Slurm says when they have ended
+	var ends []time.Time // while the jobs run; later Slurm reports when they have ended
 	for _, job := range jobs {
 		end, err := time.ParseInLocation("2006-01-02T15:04:05", c.job(job.id)["EndTime"], time.Local)
 		if err != nil {
@@ -133,7 +133,7 @@ func testSlurmWarnedWhenDue(t *testing.T, c *cluster) {
 	}
 }
 
-// endNow moves a running job's end to this second. Slurm does not accept a time in the past, so it is asked again if a second ends between
+// endNow sets a running job's end to this second. Slurm does not accept a time in the past, so endNow tries again if a second ends between
 // scontrol's look at the clock and slurmctld's.
 func (c *cluster) endNow(id string) {
 	c.t.Helper()
@@ -146,7 +146,7 @@ func (c *cluster) endNow(id string) {
 	})
 }
 
-// testSlurmRequeueTimeLimit: without a warning the limit itself is one: TERM, and some seconds.
+// Without a warning, the time limit itself is the warning: Slurm sends TERM, and leaves some seconds.
 func testSlurmRequeueTimeLimit(t *testing.T, c *cluster) {
 	c.commandJob("limit", "nodes = 2", "1", "bash", "-c", saver)
 	s := c.submit("limit.toml", "--set", `slurm.skip=["signal"]`)
@@ -155,7 +155,7 @@ func testSlurmRequeueTimeLimit(t *testing.T, c *cluster) {
 	s.goneOn("timeout")
 }
 
-// testSlurmRequeueStubborn: workers that do not leave at TERM are killed while there is time left to decide, before Slurm kills all.
+// Workers that do not exit at TERM are killed while there is still time to decide, before Slurm kills everything.
 func testSlurmRequeueStubborn(t *testing.T, c *cluster) {
 	c.commandJob("stubborn", "nodes = 2", "1", "bash", "-c",
 		`[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; trap '' TERM; touch "running.0.$RANK"; while :; do sleep 0.1; done`)
@@ -173,7 +173,7 @@ func testSlurmRequeueStubborn(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmRequeuePreempted: a job that leaves in time is not requeued by Slurm, but by us.
+// If a preempted job exits in time, Slurm does not requeue it. ddpbatch does.
 func testSlurmRequeuePreempted(t *testing.T, c *cluster) {
 	if !strings.Contains(c.ok("sinfo", "-h", "-o", "%P").stdout, "low") {
 		t.Skip("this cluster has no partition that jobs are preempted in: scripts/slurm-cluster down, and up again")
@@ -186,7 +186,7 @@ func testSlurmRequeuePreempted(t *testing.T, c *cluster) {
 	s.goneOn("preempt")
 }
 
-// testSlurmPreemptedGivenUp: the start that Slurm 24.05 and later owe a job that was preempted does not run again what was given up since.
+// Slurm 24.05 and later start a preempted job once more. That start does not run the job again if it has been given up since.
 func testSlurmPreemptedGivenUp(t *testing.T, c *cluster) {
 	if !strings.Contains(c.ok("sinfo", "-h", "-o", "%P").stdout, "low") {
 		t.Skip("this cluster has no partition that jobs are preempted in: scripts/slurm-cluster down, and up again")
@@ -205,7 +205,7 @@ func testSlurmPreemptedGivenUp(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmCancelIsFinal: what a person cancels stays so, even where the workers saved and ask for more.
+// A job that a user cancels stays canceled, even if its workers saved and ask for another attempt.
 func testSlurmCancelIsFinal(t *testing.T, c *cluster) {
 	c.commandJob("cancelled", "nodes = 2", "1", "bash", "-c", saver)
 	s := c.submit("cancelled.toml")
@@ -224,7 +224,7 @@ func testSlurmCancelIsFinal(t *testing.T, c *cluster) {
 	c.ok("ddpbatch", "resume", s.id, "--wait")
 }
 
-// testSlurmRequeueElement: of an array, the element that asks is requeued, and no other.
+// If one element of an array asks for a requeue, only that element is requeued.
 func testSlurmRequeueElement(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-1\"", "1", "bash", "-c",
 		`[ "$SLURM_ARRAY_TASK_ID" = 0 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || exit 75`)
@@ -247,7 +247,7 @@ func testSlurmRequeueElement(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmRequeueNode: an agent is lost with its node's good name: the job goes on elsewhere.
+// If an agent is lost, its node is blamed, and the job continues on other nodes.
 func testSlurmRequeueNode(t *testing.T, c *cluster) {
 	c.commandJob("node", "nodes = 2", "1", "bash", "-c",
 		`[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; touch "running.0.$RANK"; exec sleep 1000`)
@@ -270,8 +270,8 @@ func testSlurmRequeueNode(t *testing.T, c *cluster) {
 	s.gone()
 }
 
-// testSlurmRequeueDrained: a node of the job is drained: its workers save, and the job goes on elsewhere. A job that is not to be started
-// again for that runs on.
+// If a node of a job is drained, its workers save, and the job continues on other nodes. A job whose requeue.on does not permit that keeps
+// running.
 func testSlurmRequeueDrained(t *testing.T, c *cluster) {
 	c.commandJob("drained", "nodes = 2", "1", "bash", "-c", saver)
 	s := c.submit("drained.toml")
@@ -281,7 +281,7 @@ func testSlurmRequeueDrained(t *testing.T, c *cluster) {
 		strings.Replace(saver, "running.$id", "running.stays", 1))
 	stays := c.submit("stays.toml", "--set", `requeue.on=["timeout"]`)
 	ranksRun(c, 3)
-	node := strings.Fields(c.ok("scontrol", "show", "hostnames", nodes).stdout)[1] // not that of the first rank
+	node := strings.Fields(c.ok("scontrol", "show", "hostnames", nodes).stdout)[1] // not the one of the first rank
 	both := node + "," + c.job(stays.id)["NodeList"]
 	t.Cleanup(func() { c.ok("scontrol", "update", "NodeName="+both, "State=RESUME") })
 	c.ok("scontrol", "update", "NodeName="+both, "State=DRAIN", "Reason=the fan is loud")
@@ -307,7 +307,7 @@ func testSlurmRequeueDrained(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmRequeueRefused: Slurm does not requeue what was submitted so, and that is said.
+// Slurm does not requeue a job that was submitted with no_requeue, and ddpbatch reports that.
 func testSlurmRequeueRefused(t *testing.T, c *cluster) {
 	c.commandJob("refused", "nodes = 1\nno_requeue = true", "1", "sh", "-c", "exit 75")
 	out := c.exits(exit.Requeue, "ddpbatch", "submit", "refused.toml", "--wait", "--parsable")
@@ -321,11 +321,11 @@ func testSlurmRequeueRefused(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmForbidden: 93 is the last word, and a run without progress ends too.
+// 93 ends the run for good, and so does an attempt without progress.
 func testSlurmForbidden(t *testing.T, c *cluster) {
 	for _, row := range []struct{ code, says string }{
 		{"93", "forbids another attempt"},
-		{"75", "no progress"}, // and the job must not end with a code that asks to be started again
+		{"75", "no progress"}, // the job must not end with a code that asks for another attempt
 	} {
 		c.commandJob("ends", "nodes = 1", "1", "sh", "-c", "exit "+row.code)
 		s := c.submit("ends.toml", "--set", "requeue.no_progress=1")

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/runview"
 )
 
-// longJob takes a few seconds, so that it can be stopped in its middle.
+// longJob takes a few seconds, so that tests can stop it in the middle.
 const (
 	longEpochs = 150
 	longSteps  = longEpochs * 32 // 4096 rows / (32 x 4 ranks)
@@ -40,8 +40,8 @@ every_steps = 100
 `
 )
 
-// testSlurmResume stops a job in its middle, by a cancel and by the death of one of its ranks, and resumes it; and interrupts one that goes
-// on by itself. They must end with the very same bytes as the same job that nobody stopped.
+// testSlurmResume stops a job in the middle, by a cancel and by killing one of its ranks, and resumes it. It also interrupts a job that
+// continues without a user. Each must end with exactly the same bytes as a job that was never stopped.
 func testSlurmResume(t *testing.T, c *cluster) {
 	c.write("long.toml", fmt.Sprintf(longJob, longEpochs))
 	whole := c.submit("long.toml")
@@ -69,12 +69,12 @@ func testSlurmResume(t *testing.T, c *cluster) {
 	goOnByItself(c, whole)
 }
 
-// goOnByItself interrupts a job twice that nobody resumes: the time limit draws near, and a person has Slurm requeue it.
+// goOnByItself interrupts a job twice, and no user resumes it: first its time limit comes near, then Slurm requeues it for a user.
 func goOnByItself(c *cluster, whole *submitted) {
 	t := c.t
 	t.Helper()
 	s := c.submit("long.toml", "--set", `requeue.lead="60s"`)
-	goOn := s.holdAfter(longSteps/4, 1) // until the warning is there: Slurm looks for it only now and then (sbatch(1), --signal)
+	goOn := s.holdAfter(longSteps/4, 1) // until the warning comes: Slurm checks for it only at intervals (sbatch(1), --signal)
 	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now+50")
 	eventually(t, commandLimit, "the stop file", func() bool {
 		_, err := os.Stat(s.dir.StopPath(1))
@@ -82,7 +82,7 @@ func goOnByItself(c *cluster, whole *submitted) {
 	})
 	goOn()
 	eventually(t, commandLimit, "the job is requeued", func() bool { return s.event(rundir.EventRequeue).Attempt == 1 })
-	c.ok("scontrol", "update", "jobid="+s.id, "TimeLimit=5") // the end that was set is a limit of the next attempt, too
+	c.ok("scontrol", "update", "jobid="+s.id, "TimeLimit=5") // the end that was set also limits the next attempt
 	goOn = s.holdAfter(longSteps/2, 2)
 	c.ok("scontrol", "requeue", s.id)
 	goOn()
@@ -102,14 +102,13 @@ func goOnByItself(c *cluster, whole *submitted) {
 	if row := s.status(); row.Attempt != 3 || row.Requeues != 2 || row.Cause != "done" {
 		t.Errorf("status --json: %+v", row)
 	}
-	c.ok("ddpbatch", "ckpt", "diff", whole.dir.Path(), s.dir.Path()) // 0 is the exit code of those that are alike, bit for bit
+	c.ok("ddpbatch", "ckpt", "diff", whole.dir.Path(), s.dir.Path()) // the exit code is 0 if both are equal, bit for bit
 	if !equalStates(t, s.finalState(), whole.finalState()) {
 		t.Error("the job that was interrupted twice ends with other bytes than the one that nobody stopped")
 	}
 }
 
-// holdAfter stops rank 2, for which all others wait then, when an attempt is past a step: the job's end does not come before what a test
-// does to the job.
+// holdAfter stops rank 2 when an attempt is past a step. All others wait for it, so that the job does not end before the test acts on it.
 func (s *submitted) holdAfter(step int64, attempt int) (goOn func()) {
 	s.c.t.Helper()
 	past := func(step int64) {
@@ -120,10 +119,10 @@ func (s *submitted) holdAfter(step int64, attempt int) (goOn func()) {
 		})
 	}
 	past(0)
-	pid := s.worker(2).pid // among all processes, which may take longer than the rest of the job
+	pid := s.worker(2).pid // the search among all processes may take longer than the rest of the job
 	past(step)
 	s.c.signalled(syscall.SIGSTOP, pid)
-	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // an error means that it was woken up to be ended
+	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // an error means that Slurm resumed it in order to end it
 }
 
 func cancelInTheMiddle(s *submitted, goOn func()) {
@@ -146,7 +145,7 @@ func cancelInTheMiddle(s *submitted, goOn func()) {
 	s.gone()
 }
 
-// killInTheMiddle kills the rank on n3, as the kernel does where memory is short.
+// killInTheMiddle kills the rank on n3, as the kernel does when memory runs out.
 func killInTheMiddle(s *submitted, _ func()) {
 	t := s.c.t
 	t.Helper()
@@ -171,7 +170,7 @@ func killInTheMiddle(s *submitted, _ func()) {
 	}
 }
 
-// resumeAndCompare resumes a job that was stopped in its middle.
+// resumeAndCompare resumes a job that was stopped in the middle, and compares its final state.
 func resumeAndCompare(s *submitted, name string, want *checkpoint.State) {
 	t := s.c.t
 	t.Helper()
@@ -198,7 +197,7 @@ func resumeAndCompare(s *submitted, name string, want *checkpoint.State) {
 	}
 }
 
-// finalState is what the newest checkpoint holds.
+// finalState returns the contents of the newest checkpoint.
 func (s *submitted) finalState() *checkpoint.State {
 	s.c.t.Helper()
 	dir, steps := s.checkpoints()
@@ -209,7 +208,7 @@ func (s *submitted) finalState() *checkpoint.State {
 	return state
 }
 
-// equalStates compares two states bit by bit: parameters, momentum, and the facts beside them.
+// equalStates compares two states bit by bit: parameters, momentum and the values beside them.
 func equalStates(t *testing.T, got, want *checkpoint.State) bool {
 	t.Helper()
 	equal := got.Step == want.Step && got.World == want.World && len(got.Tensors) == len(want.Tensors) &&
@@ -240,8 +239,8 @@ func equalStates(t *testing.T, got, want *checkpoint.State) bool {
 	return equal && momentum
 }
 
-// testSlurmSubmitKilled: submit and resume are killed when sbatch has taken the job, and before they hear its id. Slurm knows the job by
-// its script, so that it is found, not submitted again, and canceled.
+// submit and resume are killed after sbatch has accepted the job, and before they receive its id. Slurm knows the job's script, by which
+// later commands find the job. It is not submitted again, and can be canceled.
 func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 	sbatch, err := exec.LookPath("sbatch")
 	if err != nil {
@@ -260,7 +259,7 @@ func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 		c.env = env
 	}
 	c.commandJob("killed", "nodes = 1", "1", "touch", "ran")
-	held := []string{"--", "--hold"} // else the job's own beginning tells its id
+	held := []string{"--", "--hold"} // otherwise the job itself records its id when it begins
 	killed(append([]string{"submit", "killed.toml"}, held...)...)
 	runs, err := rundir.List(filepath.Join(c.dir, "runs"))
 	if err != nil || len(runs) != 1 {

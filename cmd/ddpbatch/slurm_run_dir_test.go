@@ -22,7 +22,7 @@ type submitted struct {
 	dir *rundir.Dir
 }
 
-// submit submits a job and returns while it waits or runs.
+// submit submits a job and does not wait for it.
 func (c *cluster) submit(args ...string) *submitted {
 	c.t.Helper()
 	id := strings.TrimSpace(c.ok("ddpbatch", append([]string{"submit", "--parsable"}, args...)...).stdout)
@@ -39,7 +39,7 @@ func (c *cluster) find(id string) *submitted {
 	return &submitted{c, id, dir}
 }
 
-// await waits until Slurm says that the job is over, and returns what it says of it.
+// await waits until Slurm reports that the job is over, and returns the fields of the job.
 func (s *submitted) await() map[string]string {
 	s.c.t.Helper()
 	var job map[string]string
@@ -59,7 +59,7 @@ func (s *submitted) verdict(attempt int) rundir.Verdict {
 	return v
 }
 
-// events are the names of what the ledger tells, in order.
+// events returns the names of the ledger's events, in order.
 func (s *submitted) events() []string {
 	s.c.t.Helper()
 	events, err := s.dir.Ledger()
@@ -73,13 +73,13 @@ func (s *submitted) events() []string {
 	return names
 }
 
-// status is what `ddpbatch status --json` says of the job.
+// status returns what `ddpbatch status --json` prints for the job.
 func (s *submitted) status() runview.RunStatus {
 	s.c.t.Helper()
 	return decode[[]runview.RunStatus](s.c.t, []byte(s.c.ok("ddpbatch", "status", "--json", s.id).stdout))[0]
 }
 
-// step is the newest step in the metrics; 0 where there is none.
+// step returns the newest step in the metrics, or 0 if they have none.
 func (s *submitted) step() int64 {
 	s.c.t.Helper()
 	last, _, err := s.dir.LastMetrics()
@@ -107,7 +107,7 @@ func (s *submitted) metrics() (lines []metric) {
 	return lines
 }
 
-// checkpoints opens the run's checkpoints and tells their committed steps.
+// checkpoints opens the run's checkpoints and returns their committed steps.
 func (s *submitted) checkpoints() (*checkpoint.Dir, []int64) {
 	t := s.c.t
 	t.Helper()
@@ -131,7 +131,7 @@ func (s *submitted) checkpoints() (*checkpoint.Dir, []int64) {
 	return dir, steps
 }
 
-// gone waits until no node has a process of the run any more: the program, or what it started.
+// gone waits until no process of the run is left on any node: neither the program nor what it started.
 func (s *submitted) gone() {
 	s.c.t.Helper()
 	var left []string

@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// meet is a worker that needs what PyTorch's needs: rank 0 listens on MASTER_ADDR:MASTER_PORT, every
-// other rank connects there, and says who it is.
+// meet is a worker with the same needs as PyTorch's: rank 0 listens on MASTER_ADDR:MASTER_PORT, and every other rank connects there and
+// reports its place.
 const meet = `
 import os, socket, time
 names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT SLURM_PROCID"
@@ -44,7 +44,7 @@ else:
         raise SystemExit("rank 0 never came")
 `
 
-// python is the program behind python3, which may be a slow shim, or skips the test.
+// python returns the path of the interpreter behind python3, which may be a slow shim. Without python3, it skips the test.
 func python(t *testing.T) string {
 	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 	if err != nil {
@@ -53,8 +53,8 @@ func python(t *testing.T) string {
 	return strings.TrimSpace(string(path))
 }
 
-// testSlurmRun starts Python workers by `srun ddpbatch run`, without a batch script of ours and without a
-// run directory: as tasks that are ranks, and as one agent a node.
+// testSlurmRun starts Python workers with `srun ddpbatch run`, without a batch script of ddpbatch and without a run directory: as tasks
+// that are ranks, and with one agent per node.
 func testSlurmRun(t *testing.T, c *cluster) {
 	python := python(t)
 	script := c.write("meet.py", meet)
@@ -62,7 +62,7 @@ func testSlurmRun(t *testing.T, c *cluster) {
 		name string
 		srun string
 		run  []string
-		// fixed: every task is a rank, and has Slurm's number
+		// fixed means that each task is a rank, with Slurm's number
 		fixed bool
 		world int
 	}{
@@ -91,10 +91,10 @@ func (c *cluster) checkWorkers(name, out string, fixed bool, world int) {
 	}
 }
 
-// sayHand is a worker that works without Slurm.
+// sayHand is a worker that runs without Slurm.
 const sayHand = `SLURM_PROCID=-1; ` + sayPlace
 
-// byHand starts one of two agents, on a node but outside of any job, as a person does in a terminal there.
+// byHand starts one of two agents, on a node but outside of any job, as a user does in a terminal there.
 func (c *cluster) byHand(rank int, port int, env ...string) *process {
 	c.t.Helper()
 	args := append([]string{"exec", clusterNodes[rank], "env"}, env...)
@@ -102,14 +102,14 @@ func (c *cluster) byHand(rank int, port int, env ...string) *process {
 		"--master-addr", "n1", "--master-port", fmt.Sprint(port), "--", "sh", "-c", sayHand)...)
 }
 
-// handPort is a MASTER_PORT for agents that are started by hand on this machine. They meet on the eight after it.
+// handPort returns a MASTER_PORT for agents that a test starts by hand on this machine. They meet on the eight ports after it.
 func handPort(t *testing.T) int { return testkit.FreePorts(t, 9) }
 
-// handPorts are those that cluster.handPort has given. Tests run side by side, and who has been given a port may not have taken it yet.
+// handPorts holds the ports that cluster.handPort has returned. Tests run in parallel, and a test may not have opened its port yet.
 var handPorts sync.Map
 
-// handPort is handPort on node n1, which has ports of its own: some of a range where little else listens, since others may use the cluster
-// at the same time.
+// handPort is like the function handPort, for node n1, which has its own ports. It chooses from a range in which little else listens, since
+// others may use the cluster at the same time.
 func (c *cluster) handPort() int {
 	c.t.Helper()
 	taken := c.ok(c.script, "exec", clusterNodes[0], "sh", "-c", "cat /proc/net/tcp*").stdout // proc(5): ADDRESS:PORT, in hexadecimal
@@ -127,8 +127,7 @@ func (c *cluster) handPort() int {
 	}
 }
 
-// testSlurmRunByHand starts a run from two terminals. They share nothing but the home folder, in which the
-// first of them makes the key.
+// testSlurmRunByHand starts a run from two terminals. They share only the home folder, in which the first of them creates the key.
 func testSlurmRunByHand(t *testing.T, c *cluster) {
 	port := c.handPort()
 	agents := []*process{c.byHand(0, port), c.byHand(1, port)}
@@ -147,8 +146,8 @@ func testSlurmRunByHand(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmRunByHandSecret gives one of the two terminals another secret. Both sides say so, no worker
-// starts, and both end when they are told to.
+// testSlurmRunByHandSecret gives one of the two terminals another secret. Both sides report it, no worker starts, and both end when they
+// get TERM.
 func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
 	key := c.write("other-key", strings.Repeat("0123456789abcdef", 4)+"\n")
 	c.ok("chmod", "600", key)
@@ -171,7 +170,7 @@ func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
 	}
 }
 
-// quoteTOML writes a list of strings as TOML. JSON's escapes are TOML's too, but JSON has none for DEL.
+// quoteTOML formats a list of strings as TOML. TOML supports JSON's escapes, but JSON does not escape DEL.
 func quoteTOML(t *testing.T, words ...string) string {
 	t.Helper()
 	text, err := json.Marshal(words)
@@ -181,8 +180,8 @@ func quoteTOML(t *testing.T, words ...string) string {
 	return strings.ReplaceAll(string(text), "\x7f", `\u007f`)
 }
 
-// testSlurmCores: a job that names no cores gets one for each rank, and with GPUs what the site has for each GPU; its step has all of
-// them, and the whole node where the job has that.
+// A job that does not request cores gets one for each rank, or, with GPUs, the site's number of cores for each GPU. Its step has all of
+// them, and the whole node if the job has that.
 func testSlurmCores(t *testing.T, c *cluster) {
 	if !strings.Contains(c.ok("sinfo", "-h", "-o", "%P").stdout, "gpu") {
 		t.Skip("this cluster has no partition with cores for each GPU: scripts/slurm-cluster down, and up again")

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// meetTogether is meet, by ranks that stay until so many of all jobs and steps have met: their worlds live at the same time. $0 is the
-// program, $1 the script and $2 the number.
+// meetTogether runs meet in ranks that stay until the given number of ranks of all jobs and steps have met, so that their worlds exist at
+// the same time. $0 is the program, $1 the script and $2 the number.
 const meetTogether = `"$0" "$1" || exit
 echo "name $SLURM_JOB_ID.$SLURM_STEP_ID" >"met.$SLURM_JOB_ID.$SLURM_STEP_ID.$RANK"
 for _ in $(seq 1200); do
@@ -23,7 +23,7 @@ done
 echo "only $(ls met.*) came" >&2
 exit 1`
 
-// serving, after a job's nproc_per_node, leaves MASTER_PORT to rank 0, as meet has it.
+// serving, appended to a job's nproc_per_node, leaves MASTER_PORT to rank 0, as meet requires.
 const serving = "\ntorch_store = false"
 
 // meetTogetherWords are the command.
@@ -31,13 +31,13 @@ func (c *cluster) meetTogetherWords(ranks int) []string {
 	return []string{"sh", "-c", meetTogether, python(c.t), c.write("meet.py", meet), fmt.Sprint(ranks)}
 }
 
-// placesOf are what the ranks of a job's first attempt printed.
+// placesOf returns the places that the ranks of a job's first attempt printed.
 func (s *submitted) placesOf() []seen {
 	s.c.t.Helper()
 	return readPlaces(s.c.t, s.c.ok("ddpbatch", "logs", s.id).stdout)
 }
 
-// testSlurmJobsShareNodes runs two jobs on the same two nodes at the same time. Each meets, and no port is used twice.
+// testSlurmJobsShareNodes runs two jobs on the same two nodes at the same time. The ranks of each meet, and the jobs use different ports.
 func testSlurmJobsShareNodes(t *testing.T, c *cluster) {
 	c.commandJob("share", "nodes = 2\nnodelist = \"n[1-2]\"", "2"+serving, c.meetTogetherWords(8)...)
 	jobs := []*submitted{c.submit("share.toml"), c.submit("share.toml")}
@@ -56,8 +56,8 @@ func testSlurmJobsShareNodes(t *testing.T, c *cluster) {
 	onePortForTwo(t, c)
 }
 
-// onePortForTwo gives two jobs on the same nodes one MASTER_PORT: their ranks would meet each other's. The second says so before any worker
-// of it is started, and the first does not mind.
+// onePortForTwo gives two jobs on the same nodes one MASTER_PORT: their ranks would meet those of the other job. The second job reports
+// that before it starts a worker, and the first continues undisturbed.
 func onePortForTwo(t *testing.T, c *cluster) {
 	t.Helper()
 	words := func(script string) []string {
@@ -81,7 +81,7 @@ func onePortForTwo(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmElementsShareNodes: the elements of an array run on the same nodes at the same time.
+// The elements of an array run on the same nodes at the same time.
 func testSlurmElementsShareNodes(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 2\narray = \"0-2\"\nnodelist = \"n[3-4]\"", "1"+serving, c.meetTogetherWords(6)...)
 	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "array.toml", "--parsable", "--wait").stdout)
@@ -100,7 +100,7 @@ func testSlurmElementsShareNodes(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmStepsShareNodes runs steps of one job at the same time: on all of its nodes, twice, and on two of them, as tasks and as agents.
+// testSlurmStepsShareNodes runs steps of one job at the same time: two on all of its nodes, and one on two of them, as tasks and as agents.
 func testSlurmStepsShareNodes(t *testing.T, c *cluster) {
 	words := c.meetTogetherWords(4 + 8 + 4)
 	for i, word := range words {
@@ -127,7 +127,7 @@ wait $one && wait $two && wait $three
 		}
 		places := readPlaces(t, string(out))
 		c.checkPlaces(places, want.world)
-		if places[0].host != want.master { // MASTER_ADDR is where rank 0 is: checkPlaces
+		if places[0].host != want.master { // MASTER_ADDR is where rank 0 is: checkPlaces checks that
 			t.Errorf("step %d: rank 0 is on %s, want %s", i, places[0].host, want.master)
 		}
 		ports[fmt.Sprint(places[0].master, places[0].port)] = true
@@ -137,7 +137,7 @@ wait $one && wait $two && wait $three
 	}
 }
 
-// testSlurmUneven: nodes with 2, 2 and 1 ranks, which Slurm starts or the agents do.
+// Nodes with 2, 2 and 1 ranks work, whether Slurm or the agents start them.
 func testSlurmUneven(t *testing.T, c *cluster) {
 	command := python(t) + " " + c.write("meet.py", meet)
 	places := readPlaces(t, c.batch("-N3 -n5 --ntasks-per-node=2", "srun ddpbatch run --torch-store=false -- "+command+"\n"))
@@ -157,10 +157,10 @@ func testSlurmUneven(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmHeterogeneous: two groups of a heterogeneous job are one world.
+// Two groups of a heterogeneous job are one world.
 func testSlurmHeterogeneous(t *testing.T, c *cluster) {
 	command := python(t) + " " + c.write("meet.py", meet)
-	for _, nodes := range [][2]string{{"", ""}, {" -w n3", " -w n[1-2]"}} { // by name the second component's come first
+	for _, nodes := range [][2]string{{"", ""}, {" -w n3", " -w n[1-2]"}} { // in the second case, the nodes of the second component come first by name
 		places := readPlaces(t, c.batch("", `#SBATCH -N1 -n1`+nodes[0]+`
 #SBATCH hetjob
 #SBATCH -N2 -n4 --ntasks-per-node=2`+nodes[1]+`
@@ -170,7 +170,7 @@ srun --het-group=0,1 ddpbatch run --torch-store=false -- `+command+"\n"))
 			c.checkPlaces(places, 5)
 			continue
 		}
-		for i, host := range []string{"n3", "n1", "n1", "n2", "n2"} { // Slurm's node numbers go by name: rank 0 would not be on node 0
+		for i, host := range []string{"n3", "n1", "n1", "n2", "n2"} { // Slurm numbers nodes by name: rank 0 would not be on node 0
 			if p := places[i]; p.rank != i || p.host != host || p.nodeRank != []int{0, 1, 1, 2, 2}[i] || p.world != 5 || p.nodes != 3 {
 				t.Errorf("rank %d is to be on %s: %+v", i, host, p)
 			}
@@ -178,8 +178,8 @@ srun --het-group=0,1 ddpbatch run --torch-store=false -- `+command+"\n"))
 	}
 }
 
-// testSlurmArbitrary lays tasks out by a list of hosts. Where rank 0 is not on the first node, that is refused by name: it is rank 0 that
-// listens on MASTER_ADDR. The tasks that can know tell the others, with and without PMI-2.
+// testSlurmArbitrary places tasks by a list of hosts. If rank 0 is not on the first node, run refuses and names the node, since rank 0
+// listens on MASTER_ADDR. The tasks that can detect this tell the others, with and without PMI-2.
 func testSlurmArbitrary(t *testing.T, c *cluster) {
 	command := []string{"ddpbatch", "run", "--torch-store=false", "--", python(t), c.write("meet.py", meet)}
 	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n4", "n2"} // two on each: nodes have two CPUs

@@ -19,18 +19,18 @@ import (
 // site is a Slurm cluster that scripts/slurm-cluster made on this machine, with nodes n1, n2 and so on.
 type site struct {
 	script string   // scripts/slurm-cluster
-	env    []string // of commands that reach it, as NAME=value
+	env    []string // of commands that use it, as NAME=value
 }
 
-// sites are the clusters that tests run on.
+// sites are the clusters on which tests run.
 type sites struct {
-	usual     []*site // three, each of four nodes: the one that scripts/test brings up, and two like it
-	wide      *site   // four nodes with 16 CPUs, which is more than there are, and neither binding nor limits
-	faults    *site   // 21 nodes of that kind
+	usual     []*site // three, each of four nodes: the one that scripts/test starts, and two like it
+	wide      *site   // four nodes with 16 CPUs, more than the machine may have, with neither binding nor limits
+	faults    *site   // 21 such nodes
 	accounted *site   // four nodes with 16 CPUs, neither binding nor limits, and with accounting; nil unless testkit.IsLong
 }
 
-// startSites brings up all clusters but the first, which the environment names, or skips the test. They are down again after the test.
+// startSites starts all clusters except the first, which the environment names, or skips the test. It stops them after the test.
 func startSites(t *testing.T) sites {
 	t.Helper()
 	script := testkit.SlurmCluster(t)
@@ -38,11 +38,11 @@ func startSites(t *testing.T) sites {
 		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
 	}
 	lockSites(t)
-	others := slices.DeleteFunc(os.Environ(), func(entry string) bool { // settings of the first alone
+	others := slices.DeleteFunc(os.Environ(), func(entry string) bool { // settings for the first cluster only
 		return strings.HasPrefix(entry, "SLURM_CLUSTER_") && !strings.HasPrefix(entry, "SLURM_CLUSTER_CGROUPS=")
 	})
 	own := func(name string, settings ...string) *site {
-		dir := filepath.Join(os.TempDir(), "ddpbatch-rows-"+name) // as scripts/test has it
+		dir := filepath.Join(os.TempDir(), "ddpbatch-rows-"+name) // scripts/test uses the same path
 		s := &site{script: script, env: append(slices.Clone(others), "SLURM_CLUSTER_DIR="+dir, "SLURM_CONF="+dir+"/slurm.conf")}
 		for _, setting := range settings {
 			s.env = append(s.env, "SLURM_CLUSTER_"+setting)
@@ -65,7 +65,7 @@ func startSites(t *testing.T) sites {
 	var all sync.WaitGroup
 	for _, s := range more {
 		all.Go(func() {
-			s.down(t) // what a run that was killed has left
+			s.down(t) // the remains of a run that was killed
 			if out, err := s.command(t.Context(), script, "up").CombinedOutput(); err != nil {
 				t.Errorf("slurm-cluster up: %v\n%s", err, out)
 			}
@@ -78,10 +78,10 @@ func startSites(t *testing.T) sites {
 	return sites{usual: []*site{first, more[0], more[1]}, wide: more[2], faults: more[3], accounted: accounted}
 }
 
-// lockSites waits until no other process has the clusters that startSites brings up.
+// lockSites waits until no other process uses the clusters that startSites starts.
 func lockSites(t *testing.T) {
 	t.Helper()
-	lock, err := os.Open(os.TempDir()) // a lock that leaves no file
+	lock, err := os.Open(os.TempDir()) // this lock leaves no file
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +101,14 @@ func (s *site) down(t *testing.T) {
 	}
 }
 
-// command is a command that talks to the site.
+// command returns a command that talks to the site.
 func (s *site) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = slices.Clone(s.env)
 	return cmd
 }
 
-// conf is the path of its slurm.conf.
+// conf returns the path of its slurm.conf.
 func (s *site) conf() string {
 	for _, entry := range slices.Backward(s.env) { // of several the last one counts
 		if path, ok := strings.CutPrefix(entry, "SLURM_CONF="); ok {
@@ -124,10 +124,10 @@ type row struct {
 	run  func(*testing.T, *cluster)
 }
 
-// lanes is a site for so many rows at once.
+// lanes returns a list that has the site n times, so that runRows runs n rows on it at once.
 func lanes(s *site, n int) []*site { return slices.Repeat([]*site{s}, n) }
 
-// runRows runs rows, at any time one for each entry of on: a row that has ended makes way for the next.
+// runRows runs rows, at most one at a time for each entry of on: when a row has ended, the next one starts.
 func runRows(t *testing.T, on []*site, rows []row) {
 	left := make(chan row, len(rows))
 	for _, r := range rows {
@@ -145,7 +145,7 @@ func runRows(t *testing.T, on []*site, rows []row) {
 	all.Wait()
 }
 
-// nodeAt is the node that a name or an address is of, or "loopback".
+// nodeAt returns the node to which a name or an address belongs, or "loopback".
 func (s *site) nodeAt(host string) string {
 	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
 		return "loopback"

@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmSweep: the elements of a sweep run with their values, whatever became of the command that submitted them; its results are a
-// table, and a resume runs the element that failed, and that one alone.
+// The elements of a sweep run with their values, even if the command that submitted them was killed. Its results are a table, and a resume
+// runs only the element that failed.
 func testSlurmSweep(t *testing.T, c *cluster) {
 	c.write("sweep.toml", `name = "sweep"
 [slurm]
@@ -65,8 +65,8 @@ mode = "zip"
 	}
 }
 
-// testSlurmSweepLarge: a sweep of as many elements as the cluster takes is one array, and one of more is as few as there can be, which are
-// submitted, shown and canceled together. Where Slurm refuses the second, the first is taken back.
+// A sweep with as many elements as the cluster permits is one array. A larger sweep is split into as few arrays as possible, which are
+// submitted, shown and canceled together. If Slurm refuses the second array, the first is canceled.
 func testSlurmSweepLarge(t *testing.T, c *cluster) {
 	c.write("large.toml", `name = "large"
 [slurm]
@@ -133,7 +133,7 @@ exec sbatch "$@"
 	if err != nil || len(known.Jobs) != 2 {
 		t.Fatalf("the sweep is recorded as the jobs %q, %v", known.Jobs, err)
 	}
-	third := known.Jobs[1] + "_3" // whose other elements wait on
+	third := known.Jobs[1] + "_3" // its other elements still wait
 	c.ok("scontrol", "release", third)
 	element := c.find(s.id)
 	eventually(t, commandLimit, "element 504 runs", func() bool {

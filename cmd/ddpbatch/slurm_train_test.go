@@ -15,8 +15,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// digitsJob trains an MLP on the first 1,000 digits, on 4 nodes of 2 ranks, and measures it
-// on the other 500.
+// digitsJob trains an MLP on the first 1,000 digits, on 4 nodes of 2 ranks, and evaluates it on the other 500.
 const digitsJob = `schema = 1
 name = "mnist"
 [slurm]
@@ -41,13 +40,13 @@ const (
 	digitsRanks  = 8
 	// 1,000 rows are 125 a rank, and 8 batches of up to 16
 	digitsSteps = 8
-	// PyTorch 1.13 gets 86.2 % right after the same steps (trainer/testdata/train.py). That is 431 digits; rounding may cost some.
+	// PyTorch 1.13 has an accuracy of 86.2 % after the same steps (trainer/testdata/train.py). That is 431 digits; rounding may cost some.
 	digitsAccuracy = 0.845
 	// float32 parameters of 784-128-10, and their momentum
 	digitsBytes = 2 * 4 * (784*128 + 128 + 128*10 + 10)
 )
 
-// testSlurmTrain follows a job that trains on real digits, and then looks at it with every command.
+// testSlurmTrain follows a job that trains on real digits, and then inspects it with every command.
 func testSlurmTrain(t *testing.T, c *cluster) {
 	digits, err := filepath.Abs(filepath.Join("..", "..", "trainer", "data", "testdata", "mnist"))
 	if err != nil {
@@ -74,7 +73,7 @@ func testSlurmTrain(t *testing.T, c *cluster) {
 	digitsCheckpoints(s)
 }
 
-// digitsOutput checks what the ranks print: every rank and epoch, and what they learned.
+// digitsOutput checks what the ranks print: a line for each rank and epoch, and the accuracy.
 func digitsOutput(t *testing.T, out string) {
 	t.Helper()
 	var want []string
@@ -97,7 +96,7 @@ func digitsOutput(t *testing.T, out string) {
 	}
 }
 
-// announced are the lines that each rank prints for each epoch.
+// announced returns the lines that each rank prints for each epoch.
 func announced(out string) []string {
 	return regexp.MustCompile(`(?m)^rank [0-9]+ \| epoch [0-9]+ \| batch size [0-9]+ \| steps [0-9]+$`).FindAllString(out, -1)
 }
@@ -109,7 +108,7 @@ func perRank(rank int) (lines []string) {
 	return lines
 }
 
-// digitsRecords checks what is in the run directory, and what status makes of it.
+// digitsRecords checks the contents of the run directory, and what status prints about them.
 func digitsRecords(s *submitted) {
 	t := s.c.t
 	t.Helper()
@@ -130,7 +129,7 @@ func digitsRecords(s *submitted) {
 		t.Errorf("ledger: %q", events)
 	}
 	lines := s.metrics()
-	accuracy := 0.0 // of the last evaluation, which lines of checkpoints may follow
+	accuracy := 0.0 // of the last evaluation; lines of checkpoints may follow it
 	for _, line := range lines {
 		if line.Accuracy > 0 {
 			accuracy = line.Accuracy
@@ -152,7 +151,7 @@ func digitsRecords(s *submitted) {
 	}
 }
 
-// digitsCheckpoints checks that the checkpoints are there, whole and compressed.
+// digitsCheckpoints checks that the checkpoints exist, are whole and are compressed.
 func digitsCheckpoints(s *submitted) {
 	t := s.c.t
 	t.Helper()
@@ -184,7 +183,7 @@ func digitsCheckpoints(s *submitted) {
 			t.Fatal(err)
 		}
 		size, frames = size+len(data), frames+bytes.Count(data, zstdMagic)
-		if len(data) > digitsBytes/digitsRanks*3/2 { // they share the work
+		if len(data) > digitsBytes/digitsRanks*3/2 { // ranks share the work
 			t.Errorf("%s has %d bytes, of %d for all %d ranks", path, len(data), digitsBytes, digitsRanks)
 		}
 	}
@@ -193,7 +192,7 @@ func digitsCheckpoints(s *submitted) {
 	}
 }
 
-// smallJob trains on made-up data, on 2 nodes of 2 ranks, in a moment.
+// smallJob trains on generated data, on 2 nodes of 2 ranks, in a moment.
 const smallJob = `schema = 1
 name = "small"
 [slurm]
@@ -210,8 +209,8 @@ data = { kind = "generated" }
 optimizer = { kind = "sgd", lr = 0.05, momentum = 0.9 }
 `
 
-// testSlurmTrainInTasks trains where Slurm starts every rank itself: by the batch script of
-// launch.mode = "task", and by a bare srun whose tasks take their places from `ddpbatch env`.
+// testSlurmTrainInTasks trains with ranks that Slurm starts itself: with the batch script of launch.mode = "task", and with a bare srun
+// whose tasks set their variables from `ddpbatch env`.
 func testSlurmTrainInTasks(t *testing.T, c *cluster) {
 	c.write("job.toml", smallJob)
 	c.ok("ddpbatch", "submit", "job.toml", "--wait", "--set", "run_dir=agents")
