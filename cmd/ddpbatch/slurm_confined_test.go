@@ -93,7 +93,7 @@ func testSlurmDevicesOfRanks(t *testing.T, c *cluster) {
 	devices := filepath.Join(filepath.Dir(c.conf()), "dev")
 	for _, row := range []struct {
 		name, lines string
-		says        []string // of each device
+		says        []string // for each device
 	}{
 		{"none", "", []string{mayNot, mayNot}},
 		{"both", "gpus_per_node = 2", []string{may, may}},

@@ -28,7 +28,7 @@ exec sleep 1000`
 // If one rank fails, the whole job ends with that rank's exit code.
 func testSlurmCrash(t *testing.T, c *cluster) {
 	c.commandJob("crash", "nodes = 4", "2", "sh", "-c", crashCommand)
-	s := c.submit("crash.toml", "--set", `launch.grace="10m"`) // far more than the job is waited for
+	s := c.submit("crash.toml", "--set", `launch.grace="10m"`) // far longer than the test waits for the job
 	eventually(t, commandLimit, "rank 4 has exited", func() bool {
 		text, err := os.ReadFile(s.dir.LogPath(1, "n3", 4, "err"))
 		return err == nil && strings.Contains(string(text), "gives up")

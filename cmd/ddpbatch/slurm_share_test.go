@@ -26,7 +26,7 @@ exit 1`
 // serving, appended to a job's nproc_per_node, leaves MASTER_PORT to rank 0, as meet requires.
 const serving = "\ntorch_store = false"
 
-// meetTogetherWords are the command.
+// meetTogetherWords returns the command for meetTogether.
 func (c *cluster) meetTogetherWords(ranks int) []string {
 	return []string{"sh", "-c", meetTogether, python(c.t), c.write("meet.py", meet), fmt.Sprint(ranks)}
 }
@@ -160,7 +160,7 @@ func testSlurmUneven(t *testing.T, c *cluster) {
 // Two groups of a heterogeneous job are one world.
 func testSlurmHeterogeneous(t *testing.T, c *cluster) {
 	command := python(t) + " " + c.write("meet.py", meet)
-	for _, nodes := range [][2]string{{"", ""}, {" -w n3", " -w n[1-2]"}} { // in the second case, the nodes of the second component come first by name
+	for _, nodes := range [][2]string{{"", ""}, {" -w n3", " -w n[1-2]"}} { // then those of component 1 first by name
 		places := readPlaces(t, c.batch("", `#SBATCH -N1 -n1`+nodes[0]+`
 #SBATCH hetjob
 #SBATCH -N2 -n4 --ntasks-per-node=2`+nodes[1]+`

@@ -110,7 +110,7 @@ func (s *site) command(ctx context.Context, name string, args ...string) *exec.C
 
 // conf returns the path of its slurm.conf.
 func (s *site) conf() string {
-	for _, entry := range slices.Backward(s.env) { // of several the last one counts
+	for _, entry := range slices.Backward(s.env) { // if there are several, the last one counts
 		if path, ok := strings.CutPrefix(entry, "SLURM_CONF="); ok {
 			return path
 		}

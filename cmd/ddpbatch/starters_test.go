@@ -16,11 +16,11 @@ import (
 	"ddpbatch/templates"
 )
 
-// starterRows are how each starter is tried: what is brought to its folder, and what makes it short. All others run as they are written.
+// starterRows say how to try each starter: what the test puts into its folder, and what makes it short. All others run as they are written.
 var starterRows = map[string]struct {
 	bring func(t *testing.T, dir string)
 	args  []string
-	torch bool // it needs PyTorch
+	torch bool // needs PyTorch
 	says  string
 }{
 	"simulate": {says: "checkpoints/step-000000000064\n"},
@@ -46,13 +46,13 @@ var starterGPT = []string{"--nodes", "1", "--set", "train.max_steps=2", "--set",
 
 var starterTorch = []string{"--nproc-per-node", "1", "--set", `launch.command=["python3", "train.py", "--epochs", "1"]`}
 
-// Debian's torchrun, of PyTorch 1.13, cannot do without the maps of streams under Python 3.11.
+// Under Python 3.11, Debian's torchrun of PyTorch 1.13 requires that --redirects and --tee are given as maps.
 var starterTorchrun = []string{
 	"--set", `launch.command=["bash", "torchrun.sh", "1", "train.py", "--epochs", "1"]`,
 	"--set", `setup.env={PET_REDIRECTS="0:2", PET_TEE="0:1", PET_MONITOR_INTERVAL="0.1"}`,
 }
 
-// TestStartersRunUnderSimulate writes each starter as a user does, brings what it asks for, and runs it.
+// TestStartersRunUnderSimulate writes each starter as a user does, provides the files that it needs, and runs it.
 func TestStartersRunUnderSimulate(t *testing.T) {
 	t.Parallel()
 	for _, s := range templates.Starters() {
@@ -87,7 +87,7 @@ func TestStartersRunUnderSimulate(t *testing.T) {
 	}
 }
 
-// initStarter writes a starter into dir. It returns what init says.
+// initStarter writes a starter into dir, and returns what init prints.
 func initStarter(t *testing.T, dir, name string) string {
 	t.Helper()
 	cmd, out := command(dir, "init", "--template", name)
@@ -97,7 +97,7 @@ func initStarter(t *testing.T, dir, name string) string {
 	return out.String()
 }
 
-// starterTorchEnv is an environment in which python3 has PyTorch; else the test is skipped.
+// starterTorchEnv returns an environment in which python3 has PyTorch, or skips the test.
 func starterTorchEnv(t *testing.T) []string {
 	t.Helper()
 	if testing.Short() {
@@ -112,7 +112,7 @@ func starterTorchEnv(t *testing.T) []string {
 // bringImage makes a file that looks like an image.
 func bringImage(t *testing.T, dir string) { bring(t, dir, "image.sif", nil) }
 
-// bringDigits makes pictures of no digits, in MNIST's format, as many as the starter wants.
+// bringDigits makes as many pictures as the starter needs, in MNIST's format. They are all black.
 func bringDigits(t *testing.T, dir string) {
 	t.Helper()
 	const rows, side = 10000, 28
@@ -143,13 +143,13 @@ func bring(t *testing.T, dir, name string, data []byte) {
 	}
 }
 
-// TestPyTorchStarterComesToTheSameEnd warns the ranks of train.py in their middle: they save, end with 75, are started again, and come to
-// the same bytes as without.
+// TestPyTorchStarterComesToTheSameEnd warns the ranks of train.py in the middle. They save, exit with 75, start again, and end with the
+// same bytes as without the warning.
 func TestPyTorchStarterComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	env, dir := starterTorchEnv(t), t.TempDir()
 	initStarter(t, dir, "pytorch")
-	// Three epochs, so that the warning comes before the end on a busy machine, too.
+	// Three epochs, so that the warning comes before the end even on a busy machine.
 	longer := []string{"--set", `launch.command=["python3", "train.py", "--epochs", "3"]`}
 	cmd, out := command(dir, slices.Concat([]string{"rehearse", "job.toml", "--fault", "warn@step=10"}, starterTorch, longer)...)
 	cmd.Env = append(os.Environ(), env...)
@@ -159,7 +159,7 @@ func TestPyTorchStarterComesToTheSameEnd(t *testing.T) {
 	}
 }
 
-// TestPyTorchStarterComesNearTheSameEnd does so with four ranks, which sum gradients in another order after a start.
+// TestPyTorchStarterComesNearTheSameEnd does the same with four ranks, which sum gradients in another order after the restart.
 func TestPyTorchStarterComesNearTheSameEnd(t *testing.T) {
 	t.Parallel()
 	env, dir := append(starterTorchEnv(t), "OMP_NUM_THREADS=1"), t.TempDir()
@@ -175,8 +175,8 @@ func TestPyTorchStarterComesNearTheSameEnd(t *testing.T) {
 	}
 }
 
-// TestStartersScriptsAreGoodShell renders every starter as it is written, and once with the settings that its comments offer, and has bash
-// and shellcheck read what comes out.
+// TestStartersScriptsAreGoodShell renders each starter as it is written, and once with the settings that its comments offer. bash and
+// shellcheck check the scripts.
 func TestStartersScriptsAreGoodShell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -185,7 +185,7 @@ func TestStartersScriptsAreGoodShell(t *testing.T) {
 	for _, s := range templates.Starters() {
 		for name, text := range map[string]string{s.Name: s.Text, s.Name + "-on": offered.ReplaceAllString(s.Text, "$1")} {
 			bring(t, dir, name+".toml", []byte(text))
-			cmd := exec.Command(program, "render", name+".toml", "--set", "code.snapshot=none") // git tracks nothing here
+			cmd := exec.Command(program, "render", name+".toml", "--set", "code.snapshot=none") // git does not track this folder
 			var said strings.Builder
 			cmd.Dir, cmd.Stderr = dir, &said
 			script, err := cmd.Output()
@@ -219,7 +219,7 @@ func TestStartersScriptsAreGoodShell(t *testing.T) {
 	check(append([]string{"shellcheck"}, scripts...)...)
 }
 
-// TestInitWritesAllOrNothing: a file that is there is never overwritten, and then none of the others is left.
+// init never overwrites an existing file, and in that case it writes none of the others.
 func TestInitWritesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	for _, there := range []string{"job.toml", "torchrun.sh"} {
@@ -237,7 +237,7 @@ func TestInitWritesAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestInitWithoutANameRunsAnywhere: the starter that needs nothing is what init writes.
+// Without a name, init writes the starter that needs no other files.
 func TestInitWithoutANameRunsAnywhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

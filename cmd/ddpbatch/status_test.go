@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// An attempt that resumes into an unfinished evaluation writes a line of metrics before it has taken a step: it has no loss.
+// An attempt that resumes into an unfinished evaluation writes a line of metrics before its first step. That line has no loss.
 func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"step":3,"steps":9}`:            `\s3/9\s+-\s`,
@@ -32,7 +32,7 @@ func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 	}
 }
 
-// A frame of status --watch reads of the run's metrics what has come since the one before.
+// Each frame of status --watch reads only the metrics that were written since the frame before.
 func TestFramesReadMetricsOnce(t *testing.T) {
 	run, began := fakeslurm.RunOf(t, "train", "/bin/true", ""), time.Now().Add(-time.Hour)
 	for _, e := range []rundir.Event{{Time: began, Event: rundir.EventBegin},
@@ -71,7 +71,7 @@ func TestFramesReadMetricsOnce(t *testing.T) {
 	}
 }
 
-// TestReasonOfACancelSaysThatTheRanksSaved: what the agent was told, and that nothing follows, goes without saying then.
+// If the ranks had saved, the reason of a cancel omits what stopped the agent and that the run does not start again.
 func TestReasonOfACancelSaysThatTheRanksSaved(t *testing.T) {
 	for saved, want := range map[bool]string{
 		true:  "canceled; the ranks had saved",

@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestStrangersDieWithTheAgent kills an agent of a simulated cluster, alone and with all that shows that it runs on its
-// node: also who has left its worker's session and cleared its environment is gone after that.
+// TestStrangersDieWithTheAgent kills an agent of a simulated cluster, once alone and once with its workers. Afterward even the processes
+// that had left their worker's session and cleared their environment are gone.
 func TestStrangersDieWithTheAgent(t *testing.T) {
 	for name, node := range map[string]bool{"with the agent": false, "with the agent and its workers": true} {
 		t.Run(name, func(t *testing.T) {
@@ -33,13 +33,13 @@ func TestStrangersDieWithTheAgent(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // more than is waited for below
+			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // longer than all waits below
 			t.Cleanup(func() {
 				for _, pid := range processesNaming(word) { // none, unless the test fails
 					syscall.Kill(pid, syscall.SIGKILL)
 				}
 			})
-			const each = 5 // of a rank: it, a shell and its sleep, one whose parent has ended, and a stranger
+			const each = 5 // of a rank: the rank, a shell and its sleep, one whose parent has ended, and a stranger
 			eventually(t, time.Minute, "all ranks run, with their relatives", func() bool { return len(processesNaming(word)) >= 4*each })
 			text, err := os.ReadFile(filepath.Join(dir, "agent.3"))
 			if err != nil {
@@ -69,8 +69,8 @@ func TestStrangersDieWithTheAgent(t *testing.T) {
 	}
 }
 
-// processesNaming lists the live processes that sleep for as long as no other test's do: 1000.WORD, in whatever command line. The
-// agents', which hold it as the workers' command, are not among them.
+// processesNaming lists the live processes with 1000.WORD on their command line: they sleep for a time that no other test uses. The command
+// lines of agents hold the text too, as the workers' command, but do not count.
 func processesNaming(word string) []int {
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	var pids []int

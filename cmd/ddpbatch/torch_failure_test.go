@@ -7,21 +7,21 @@ import (
 	"testing"
 )
 
-// TestTorchFailureBlamesTheRankThatBegan ends one rank of real DDP badly, in every way that there is. Its peers then fail,
-// too, of having lost it; the exit code and the report are of the one that began.
+// TestTorchFailureBlamesTheRankThatBegan makes one rank of real DDP fail, in several ways. Its peers then fail too, since they have lost
+// it. The exit code and the report are those of the rank that failed first.
 func TestTorchFailureBlamesTheRankThatBegan(t *testing.T) {
 	t.Parallel()
 	const exception = "ValueError: the loss of step 2 is not a number"
 	for _, row := range []struct {
 		how   string
-		files string // "": in a folder that was named
+		files string // "": in a folder that --log-dir names
 		ranks int
 		exit  int
 		says  []string // in this order
 	}{
 		{"raise", "", 3, 1, []string{"exited with code 1", exception, `in end`, "raise ValueError", exception, "2 ranks followed: 0, 2"}},
 		{"record", "", 2, 1, []string{"exited with code 1", exception, `in end`, "raise ValueError", exception, "1 rank followed: 0"}},
-		// nothing of the exception is on standard error: it is in the error file alone
+		// the exception is not on standard error, only in the error file
 		{"quiet", "", 2, 1, []string{"exited with code 1", exception, "in end", "raise ValueError", "1 rank followed: 0"}},
 		{"quiet", "without --log-dir", 2, 1, []string{"exited with code 1", exception, "in end", "raise ValueError", "1 rank followed: 0"}},
 		{"exit", "", 2, 7, []string{"exited with code 7", "1 rank followed: 0"}},
@@ -38,7 +38,7 @@ func TestTorchFailureBlamesTheRankThatBegan(t *testing.T) {
 			if out.code != row.exit {
 				t.Errorf("exit code %d, want %d", out.code, row.exit)
 			}
-			// what ranks themselves wrote stands before the report
+			// the output of the ranks comes before the report
 			_, report, found := strings.Cut(out.stderr, "ddpbatch: rank 1 on ")
 			for rest := report; found && len(row.says) > 0; row.says = row.says[1:] {
 				_, rest, found = strings.Cut(rest, row.says[0])

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTorchHangNamesTheRank makes ranks of real PyTorch hang, in each way that there is, and holds whom the verdict names, in which call
-// the others wait, and the line of each. "{at x}" stands for the line of hang.py that ends with the comment "# at x", and "{fifo}" for its
+// TestTorchHangNamesTheRank makes ranks of real PyTorch hang, in several ways. It checks which rank the verdict names, in which call the
+// others wait, and the line of each. "{at x}" stands for the line of hang.py that ends with the comment "# at x", and "{fifo}" for its
 // pipe.
 func TestTorchHangNamesTheRank(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestTorchHangNamesTheRank(t *testing.T) {
 	}
 }
 
-// Whoever gets on hangs in no way: a first step that takes long, a long save for which the others wait, steps between.
+// Ranks that make progress do not hang: with a slow first step, a long save for which the others wait, or steps in between.
 func TestTorchThatGetsOnDoesNotHang(t *testing.T) {
 	t.Parallel()
 	p := newLongPyTorch(t)
@@ -69,7 +69,7 @@ func TestTorchThatGetsOnDoesNotHang(t *testing.T) {
 		return p.runHanging("healthy", "--hang", fmt.Sprintf("%ds", limit), fmt.Sprint(limit))
 	}
 	out := play(3)
-	if strings.Contains(out.stderr, "gave a sign of life") { // on a busy machine a rank may not get the processor for so long
+	if strings.Contains(out.stderr, "gave a sign of life") { // on a busy machine a rank may not get the processor for that long
 		t.Logf("once more, in four times the time:\n%s", hangReport(out.stderr))
 		out = play(12)
 	}
@@ -78,7 +78,7 @@ func TestTorchThatGetsOnDoesNotHang(t *testing.T) {
 	}
 }
 
-// runHanging runs hang.py with two ranks. What is left after the flags are words for it.
+// runHanging runs hang.py with two ranks. The arguments after the limit are passed to hang.py.
 func (p *pytorch) runHanging(how string, flag, limit string, words ...string) output {
 	p.t.Helper()
 	if err := unix.Mkfifo(p.fifo(), 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -91,7 +91,7 @@ func (p *pytorch) runHanging(how string, flag, limit string, words ...string) ou
 
 func (p *pytorch) fifo() string { return filepath.Join(p.dir, "data") }
 
-// hangWords is the pattern of a verdict.
+// hangWords returns the pattern of a verdict.
 func (p *pytorch) hangWords(says string) *regexp.Regexp {
 	p.t.Helper()
 	text, err := os.ReadFile(p.script("hang.py"))
@@ -107,7 +107,7 @@ func (p *pytorch) hangWords(says string) *regexp.Regexp {
 			return "\x00[0-9]+\x00"
 		case "time":
 			return "\x00[0-9.]+s\x00"
-		case "how": // it fell silent before the other one, or together with it
+		case "how": // whether it became silent before the other one, or together with it
 			return "\x00[^;]*\x00"
 		case "fifo":
 			return p.fifo()
@@ -118,14 +118,14 @@ func (p *pytorch) hangWords(says string) *regexp.Regexp {
 		}
 		return fmt.Sprintf("hang.py:%d", bytes.Count(before, []byte("\n"))+1)
 	})
-	parts := strings.Split(pattern, "\x00") // every second one is a pattern already
+	parts := strings.Split(pattern, "\x00") // every second one is already a pattern
 	for i := 0; i < len(parts); i += 2 {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
 	return regexp.MustCompile(`(?m)^ddpbatch: ` + strings.Join(parts, ""))
 }
 
-// hangReport is what the report of a hang says, without what ranks wrote.
+// hangReport returns the report of a hang without the output of the ranks.
 func hangReport(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {

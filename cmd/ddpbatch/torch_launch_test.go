@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// trained are the lines of the ranks of train.py, in the order of their ranks.
+// trained returns the lines of the ranks of train.py, in the order of the ranks.
 func trained(text string) []string { return linesOf(`rank \d+ world`, text) }
 
-// onTwoNodes is what the lines of two ranks of one node say where each is on a node of its own.
+// onTwoNodes changes the lines of two ranks of one node to those that the ranks print if each is on its own node.
 func onTwoNodes(lines []string) []string {
 	place := regexp.MustCompile(`place ([01])/2/0/1`)
 	lines = slices.Clone(lines)
@@ -23,14 +23,14 @@ func onTwoNodes(lines []string) []string {
 	return lines
 }
 
-// TestTorchScriptRunsAsByTorchrun runs a script by torchrun and in every way that run has: all ranks say the same. One
-// trains, and one says only where it is, for what the training has no part in.
+// TestTorchScriptRunsAsByTorchrun runs a script with torchrun and in every way that run supports. All ranks print the same. One script
+// trains, and another only prints its place, for rows to which the training would add nothing.
 func TestTorchScriptRunsAsByTorchrun(t *testing.T) {
 	t.Parallel()
 	p := newLongPyTorch(t)
 	train, place := p.script("train.py"), p.script("place.py")
 	arguments := []string{"--lr", "0.1", "--nnodes=7", "-m"} // the script's own
-	// torchrun 1.13 cannot do without the two maps, nor with -r 3 -t 1, under Python 3.11
+	// under Python 3.11, torchrun 1.13 needs the two maps: it fails without them, and with -r 3 -t 1
 	files := []string{"--nproc_per_node", "2", "-r", "0:2,1:2", "-t", "0:1,1:1", "--log_dir"}
 	theirs := filepath.Join(p.dir, "theirs")
 	by := func(script, logs string) []string {
@@ -60,7 +60,7 @@ func TestTorchScriptRunsAsByTorchrun(t *testing.T) {
 			t.Errorf("%s: on standard error: %q", name, words)
 		}
 	}
-	// "own server" alone was of a store that rank 0 serves
+	// the row "own server" covers only a store that rank 0 serves
 	for flag, want := range map[string]string{"--torch-store": "True\n", "--torch-store=false": "False\n"} {
 		if out := p.good(flag, "--no-python", "sh", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE"); out.stdout != want {
 			t.Errorf("with %s TORCHELASTIC_USE_AGENT_STORE is %s", flag, out.stdout)
@@ -83,7 +83,7 @@ func TestTorchScriptRunsAsByTorchrun(t *testing.T) {
 	}
 }
 
-// logOf is a file of the first round in a --log-dir of one run.
+// logOf returns the text of a file of the first round, in a --log-dir of one run.
 func logOf(t *testing.T, dir string, local int, name string) string {
 	t.Helper()
 	pattern := filepath.Join(dir, "*", "attempt_0", fmt.Sprint(local), name)
@@ -98,7 +98,7 @@ func logOf(t *testing.T, dir string, local int, name string) string {
 	return string(text)
 }
 
-// TestTorchTrainsOnTwoNodesAsOnOne runs it as two agents, as on two machines: ranks train as on one.
+// Two agents, as on two machines, train their ranks as one agent does.
 func TestTorchTrainsOnTwoNodesAsOnOne(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
@@ -131,8 +131,8 @@ func TestTorchTrainsOnTwoNodesAsOnOne(t *testing.T) {
 	}
 }
 
-// TestTorchDistributedLaunchScriptsRun runs a script of before torchrun, by torch.distributed.launch and by run, without
-// and with its local rank as an argument.
+// TestTorchDistributedLaunchScriptsRun runs a script from before torchrun, with torch.distributed.launch and with run, without and with its
+// local rank as an argument.
 func TestTorchDistributedLaunchScriptsRun(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
@@ -162,8 +162,8 @@ func TestTorchDistributedLaunchScriptsRun(t *testing.T) {
 	}
 }
 
-// TestTorchSpawnIsOneWorker: a script that starts its ranks itself, by mp.spawn, is one worker of run's, and meets at its
-// MASTER_PORT. Where a rank fails the run does, and none is left.
+// A script that starts its ranks itself with mp.spawn is one worker of run, and its ranks meet at its MASTER_PORT. If a rank fails, the run
+// fails, and no ranks are left.
 func TestTorchSpawnIsOneWorker(t *testing.T) {
 	t.Parallel()
 	p := newLongPyTorch(t)

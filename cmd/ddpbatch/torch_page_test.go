@@ -23,7 +23,7 @@ func block(t *testing.T, language string) string {
 	return text + "\n"
 }
 
-// TestTorchPageScript runs the job and the script of docs/pytorch.md: they are warned, save, are requeued, and get to the end.
+// TestTorchPageScript runs the job and the script of docs/pytorch.md. Its ranks receive a warning, save, are requeued, and complete.
 func TestTorchPageScript(t *testing.T) {
 	t.Parallel()
 	p := newLongPyTorch(t)
@@ -42,7 +42,7 @@ func TestTorchPageScript(t *testing.T) {
 	if row := strings.Split(strings.TrimSuffix(shown.stdout, "\n"), "\t"); len(row) < 7 || row[3] != "2" || row[6] != "2000/2000" {
 		t.Errorf("status: %v", shown)
 	}
-	// a number of steps that ten does not divide
+	// a number of steps that is not a multiple of ten
 	script := strings.Replace(block(t, "python"), "step, steps = 0, 2000", "step, steps = 0, 124", 1)
 	if err := os.WriteFile(filepath.Join(p.dir, "train.py"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// documentedPython is the block of Python in docs/job/progress.md that names a variable.
+// documentedPython returns the block of Python in docs/job/progress.md that names a variable.
 func documentedPython(t *testing.T, variable string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "job", "progress.md"))
@@ -31,8 +31,8 @@ func documentedPython(t *testing.T, variable string) string {
 	return found[0]
 }
 
-// What stands around the documented lines in a script: they are a loop over loader. It ends on all ranks in the same step, once a line of
-// step times has both ranks'. Each batch takes 10 ms to load.
+// The parts of a script around the documented lines, which are a loop over loader. The loop ends on all ranks in the same step, once a line
+// of step times has the times of both ranks. Each batch takes 10 ms to load.
 const (
 	progressHead = `
 import json, os, sys, time
@@ -78,8 +78,8 @@ os._exit(0)  # as in resume.py
 `
 )
 
-// TestDocumentedLinesSayHowFarATorchJobIs puts the lines of Python that docs/job/progress.md shows into a script: status has its step and
-// its loss, steps.jsonl the times of its steps.
+// TestDocumentedLinesSayHowFarATorchJobIs puts the lines of Python that docs/job/progress.md shows into a script. Then status has its step
+// and its loss, and steps.jsonl has the times of its steps.
 func TestDocumentedLinesSayHowFarATorchJobIs(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
@@ -117,7 +117,7 @@ func TestDocumentedLinesSayHowFarATorchJobIs(t *testing.T) {
 	if err != nil || at < 0 {
 		t.Fatalf("step times %+v, %v", times, err)
 	}
-	const least = 0.0099 // what a batch takes to load, rounded
+	const least = 0.0099 // the time that a batch takes to load, rounded
 	got := times[at]
 	if got.Step < 1 || len(got.StepS) != 2 || len(got.InputS) != 2 || len(got.ComputeS) != 2 ||
 		slices.Min(got.StepS) < least || slices.Min(got.InputS) < least || slices.Min(got.ComputeS) <= 0 {

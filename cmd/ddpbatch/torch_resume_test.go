@@ -12,10 +12,10 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// life is how the ranks of resume.py began: in which round, at which port, from which step.
+// life is how a rank of resume.py began: its round, its port and its first step.
 type life struct{ rank, round, port, step int }
 
-// lives reads what the ranks of resume.py say at their beginning.
+// lives parses what the ranks of resume.py print when they begin.
 func lives(text string) (all []life) {
 	for _, line := range linesOf(`begin \d+ round`, text) {
 		var l life
@@ -27,10 +27,10 @@ func lives(text string) (all []life) {
 	return all
 }
 
-// finals are the states that the ranks of resume.py end with.
+// finals returns the final states that the ranks of resume.py print.
 func finals(text string) []string { return linesOf(`end \d+ state [0-9a-f]{64}`, text) }
 
-// uninterrupted are those of two ranks that nothing happens to.
+// uninterrupted returns the final states of two ranks that are not interrupted.
 func (p *pytorch) uninterrupted() []string {
 	p.t.Helper()
 	out := p.good("--nproc-per-node", "2", p.script("resume.py"), "--file", filepath.Join(p.dir, "uninterrupted.pt"))
@@ -41,8 +41,8 @@ func (p *pytorch) uninterrupted() []string {
 	return states
 }
 
-// TestTorchRestartComesToTheSameEnd lets a rank fail in the first round: both start again, go on from what they saved, and
-// come to the same end. The port is another one, but for one that a person chose.
+// TestTorchRestartComesToTheSameEnd makes a rank fail in the first round. Both ranks start again, continue from what they saved, and end
+// with the same state. The port is another one unless the user chose it.
 func TestTorchRestartComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	p := newLongPyTorch(t)
@@ -92,8 +92,8 @@ func TestTorchRestartComesToTheSameEnd(t *testing.T) {
 	}
 }
 
-// TestTorchGoesOnWithoutALostAgent kills one of two agents: the other goes on alone from what was saved, as --nnodes lets
-// it, and nothing is left of the one.
+// TestTorchGoesOnWithoutALostAgent kills one of two agents. As --nnodes permits, the other continues alone from what was saved, and no
+// process of the killed agent is left.
 func TestTorchGoesOnWithoutALostAgent(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
@@ -107,10 +107,10 @@ func TestTorchGoesOnWithoutALostAgent(t *testing.T) {
 	waiting := func(a *process) bool { return strings.Contains(a.stdout.String(), "waiting") }
 	eventually(t, torchLimit, "both ranks have trained three steps", func() bool { return waiting(agents[0]) && waiting(agents[1]) })
 	stays, goes := agents[0], agents[1]
-	if strings.Contains(goes.stdout.String(), "begin 0") { // it was there first, and is agent 0
+	if strings.Contains(goes.stdout.String(), "begin 0") { // it came first, and is agent 0
 		stays, goes = goes, stays
 	}
-	// the launch's `env` has become the agent
+	// `env`, with which launch started it, has become the agent
 	if err := syscall.Kill(goes.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func TestTorchGoesOnWithoutALostAgent(t *testing.T) {
 	}
 }
 
-// TestTorchSavesWhenWarned sends an agent the warning: its workers handle USR2, save, and exit with 75, and so does it;
-// the next run comes to the end of one that was not interrupted.
+// TestTorchSavesWhenWarned sends the warning to an agent. Its workers handle USR2, save, and exit with 75, and so does the agent. The next
+// run ends with the same state as one that was not interrupted.
 func TestTorchSavesWhenWarned(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
@@ -149,8 +149,8 @@ func TestTorchSavesWhenWarned(t *testing.T) {
 	}
 }
 
-// TestTorchRehearsalFindsTheSameEnd lets rehearse interrupt a job of two pretend nodes in its middle, wherever that is
-// (where the job is over by then, it tries again, earlier). It compares what is left in the end.
+// TestTorchRehearsalFindsTheSameEnd makes rehearse interrupt a job of two pretend nodes at some step in the middle. If the job has
+// completed by then, rehearse tries again with an earlier step. It compares the final files.
 func TestTorchRehearsalFindsTheSameEnd(t *testing.T) {
 	t.Parallel()
 	p := newLongPyTorch(t)

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// pyTorch is newPyTorch for a test on the cluster, whose nodes have this machine's files.
+// pyTorch is newPyTorch for a test on the cluster, whose nodes see this machine's files.
 func (c *cluster) pyTorch() *pytorch {
 	c.t.Helper()
 	p := newPyTorch(c.t)
@@ -20,7 +20,7 @@ func (c *cluster) pyTorch() *pytorch {
 	return p
 }
 
-// said is what the ranks of an attempt printed to standard output, in files of their own.
+// said returns what the ranks of an attempt printed to standard output, from their own files.
 func (s *submitted) said(attempt int) string {
 	s.c.t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(s.dir.LogPath(attempt, "n", 0, "out")), "*.out"))
@@ -38,7 +38,7 @@ func (s *submitted) said(attempt int) string {
 	return string(all)
 }
 
-// testSlurmTorchTrain trains on nodes with different numbers of tasks, and with an agent on each.
+// testSlurmTorchTrain trains on nodes with different numbers of tasks, and with an agent on each node.
 func testSlurmTorchTrain(t *testing.T, c *cluster) {
 	p := c.pyTorch()
 	for _, row := range []struct {
@@ -64,13 +64,13 @@ func testSlurmTorchTrain(t *testing.T, c *cluster) {
 	}
 }
 
-// torchJob writes the job file of two nodes with a rank each that run a script.
+// torchJob writes the job file of two nodes that each run a script in one rank.
 func (c *cluster) torchJob(p *pytorch, name string, script string, args ...string) {
 	c.t.Helper()
 	c.commandJob(name, "nodes = 2", "1", slices.Concat([]string{p.python, "-u", p.script(script)}, args)...)
 }
 
-// testSlurmTorchRaises: the job's own log names the rank that raised, with its traceback.
+// The job's own log names the rank that raised an exception, with its traceback.
 func testSlurmTorchRaises(t *testing.T, c *cluster) {
 	p := c.pyTorch()
 	c.torchJob(p, "raises", "fail.py", "quiet")
@@ -93,7 +93,7 @@ func testSlurmTorchRaises(t *testing.T, c *cluster) {
 	s.gone()
 }
 
-// testSlurmTorchRestart: a rank fails, and both start again within the job.
+// After a rank fails, both start again within the job.
 func testSlurmTorchRestart(t *testing.T, c *cluster) {
 	p := c.pyTorch()
 	want := p.uninterrupted()
@@ -112,15 +112,15 @@ func testSlurmTorchRestart(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmTorchRequeue: the batch script is warned, the ranks find the stop file and save, and the requeued job comes to the end of one
-// that was not interrupted.
+// The batch script receives a warning, the ranks find the stop file and save, and the requeued job ends with the same state as one that was
+// not interrupted.
 func testSlurmTorchRequeue(t *testing.T, c *cluster) {
 	p := c.pyTorch()
 	want := p.uninterrupted()
 	c.torchJob(p, "requeue", "resume.py", "--file", filepath.Join(c.dir, "state.pt"), "--wait-at", "4")
 	s := c.submit("requeue.toml")
 	eventually(t, torchLimit, "both ranks have trained four steps", func() bool { return strings.Count(s.said(1), "waiting ") == 2 })
-	c.ok("scancel", "--batch", "--signal=USR2", s.id) // as --signal=B:USR2@lead has Slurm do
+	c.ok("scancel", "--batch", "--signal=USR2", s.id) // Slurm does the same for --signal=B:USR2@lead
 	s.goneOn("stopped")
 	if first := s.said(1); strings.Count(first, "saved ") != 2 {
 		t.Errorf("the first attempt: %s", first)

@@ -15,19 +15,19 @@ import (
 	"ddpbatch/internal/testkit/torch"
 )
 
-// torchLimit is far beyond what a few ranks of PyTorch take that each import it, on a busy machine too.
+// torchLimit is much longer than a few ranks of PyTorch need, including their imports, also on a busy machine.
 const torchLimit = 5 * time.Minute
 
-// torchMark is the variable of the mark.
+// torchMark is the name of the variable that holds the mark.
 const torchMark = "DDPBATCH_TEST_MARK"
 
-// pytorch is one test's corner of this machine for scripts of real PyTorch: a folder to run in, a home, and a mark in the
-// environment of all that it starts.
+// pytorch is the environment of one test for scripts of real PyTorch: a folder to run in, a home folder, and a mark in the environment of
+// all that it starts.
 type pytorch struct {
-	*cluster // for its processes; there is no Slurm here
+	*cluster // for its processes; it has no Slurm
 	python   string
 	scripts  string // testdata/torch
-	mark     string // in torchMark
+	mark     string // the value of torchMark
 	env      []string
 }
 
@@ -62,13 +62,13 @@ func newPyTorch(t *testing.T) *pytorch {
 
 func (p *pytorch) script(name string) string { return filepath.Join(p.scripts, name) }
 
-// launch starts a launcher, with all that p.env has.
+// launch starts a launcher with the environment p.env.
 func (p *pytorch) launch(words ...string) *process {
 	p.t.Helper()
 	return p.start("env", append(slices.Clone(p.env), words...)...)
 }
 
-// run is `ddpbatch run` on this machine alone, to its end.
+// run runs `ddpbatch run` on this machine to its end.
 func (p *pytorch) run(flags ...string) output {
 	p.t.Helper()
 	out := p.launch(append([]string{"ddpbatch", "run", "--standalone"}, flags...)...).end(torchLimit)
@@ -76,8 +76,8 @@ func (p *pytorch) run(flags ...string) output {
 	return out
 }
 
-// torchrun is one of PyTorch's own launchers, to its end, which must be good. It looks at its workers every five seconds, if not told
-// otherwise, and leaves temporary folders.
+// torchrun runs one of PyTorch's own launchers to its end, which must succeed. By default such a launcher checks its workers every five
+// seconds. It leaves temporary folders.
 func (p *pytorch) torchrun(module string, flags ...string) output {
 	p.t.Helper()
 	words := []string{"TMPDIR=" + p.t.TempDir(), p.python, "-m", module, "--monitor_interval", "0.1"}
@@ -88,7 +88,7 @@ func (p *pytorch) torchrun(module string, flags ...string) output {
 	return out
 }
 
-// good is the output of a run that must succeed.
+// good returns the output of a run that must succeed.
 func (p *pytorch) good(flags ...string) output {
 	p.t.Helper()
 	out := p.run(flags...)
@@ -98,13 +98,13 @@ func (p *pytorch) good(flags ...string) output {
 	return out
 }
 
-// gone checks that nothing is left of all that was launched.
+// gone checks that no process that was launched is left.
 func (p *pytorch) gone() {
 	p.t.Helper()
 	eventually(p.t, testkit.Patience, "no process of the run is left", func() bool { return len(processesWith(torchMark+"="+p.mark)) == 0 })
 }
 
-// linesOf are the lines that match a pattern, sorted, without what stands before.
+// linesOf returns the lines that match a pattern, sorted, each from where the match begins.
 func linesOf(pattern, text string) []string {
 	lines := regexp.MustCompile("(?m)"+pattern+".*$").FindAllString(text, -1)
 	slices.Sort(lines)

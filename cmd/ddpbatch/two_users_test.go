@@ -17,13 +17,13 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Two users without accounts.
+// Two user ids without accounts.
 const (
 	victim   = 4242
 	attacker = 4243
 )
 
-// lab is a machine of two users: a project folder, this program, and Slurm's commands, which write down who called them.
+// lab is a machine with two users, a project folder, this program, and Slurm's commands, which record who called them.
 type lab struct {
 	t       *testing.T
 	dir     string // of root, open to all
@@ -77,7 +77,7 @@ func (l *lab) write(name, text string, mode fs.FileMode) {
 	}
 }
 
-// as runs a program in the project's folder as a user of that number.
+// as runs a program in the project's folder as the given user.
 func (l *lab) as(uid uint32, program string, args ...string) (output string, code int) {
 	l.t.Helper()
 	cmd := exec.Command(program, args...)
@@ -86,7 +86,7 @@ func (l *lab) as(uid uint32, program string, args ...string) (output string, cod
 		"SLURM_JOB_NODELIST=n1"}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// one group for both, as members of a project have
+	// both users are in one group, as members of a project are
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: victim, NoSetGroups: uid == 0}}
 	if uid == 0 {
 		cmd.SysProcAttr = nil
@@ -99,7 +99,7 @@ func (l *lab) as(uid uint32, program string, args ...string) (output string, cod
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// must is as for what has to go well.
+// must runs a program as as does, and requires exit code 0.
 func (l *lab) must(uid uint32, program string, args ...string) string {
 	l.t.Helper()
 	out, code := l.as(uid, program, args...)
@@ -109,7 +109,7 @@ func (l *lab) must(uid uint32, program string, args ...string) string {
 	return out
 }
 
-// calls are those of Slurm's commands that change something, and what else has written itself down; it forgets them.
+// calls returns the recorded calls of Slurm's commands that change something, and the other recorded lines. It clears the record.
 func (l *lab) calls() string {
 	l.t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.dir, "calls"))
@@ -126,7 +126,7 @@ func (l *lab) calls() string {
 	return kept.String()
 }
 
-// submit makes a run directory, whose job is 500.
+// submit makes a run directory for job 500.
 func (l *lab) submit(uid uint32) (run string) {
 	l.t.Helper()
 	out := l.must(uid, l.program, "submit", "job.toml")
@@ -138,7 +138,7 @@ func (l *lab) submit(uid uint32) (run string) {
 	return filepath.Join(l.project, found[1])
 }
 
-// runsOf makes runs/ a folder of that owner and mode.
+// runsOf makes runs/ a folder of the given owner and mode.
 func (l *lab) runsOf(uid int, mode fs.FileMode) {
 	l.t.Helper()
 	runs := filepath.Join(l.project, "runs")
@@ -147,7 +147,7 @@ func (l *lab) runsOf(uid int, mode fs.FileMode) {
 	}
 }
 
-// trap makes a run of the attacker's one whose script and program write down who runs them, and opens it to all.
+// trap changes a run of the attacker so that its script and program record who runs them, and makes it readable by all.
 func (l *lab) trap(run string) {
 	l.t.Helper()
 	for _, name := range []string{"bin/ddpbatch", "script.sh"} {
@@ -157,8 +157,8 @@ func (l *lab) trap(run string) {
 	l.must(attacker, "chmod", "-R", "go+rX,go-w", run)
 }
 
-// TestPlantedRunIsOnlyLookedAt has another user plant a run of the farthest future, with a link for a job that the victim
-// asks for, in a folder of runs that all may write to.
+// TestPlantedRunIsOnlyLookedAt lets another user plant a run that is dated in the far future, with a link for a job that the victim names,
+// in a folder of runs to which all may write.
 func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -171,7 +171,7 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 	l.trap(planted)
 	l.must(attacker, "ln", "-s", filepath.Base(planted), filepath.Join(l.project, "runs", ".job-a-500"))
 
-	// that is all there is of job 500
+	// no other run has job 500
 	for _, command := range [][]string{
 		{"resume", "500"}, {"resume", planted}, {"resume", "runs/a-500"}, {"resume", "runs/.job-a-500"},
 		{"resume", filepath.Base(planted), "--set", "slurm.nodes=2"},
@@ -195,20 +195,20 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 		t.Errorf("commands were run:\n%s", calls)
 	}
 
-	// and now there is a run of the victim's own
+	// now the victim has a run as well
 	own := l.submit(victim)
 	if out := l.must(victim, l.program, "status", "500"); !strings.Contains(out, own[len(l.project)+1:]) ||
 		strings.Contains(out, "x-2099") {
 		t.Errorf("status 500 does not show the victim's own run:\n%s", out)
 	}
-	l.as(victim, l.program, "resume", "500") // of a job that runs
+	l.as(victim, l.program, "resume", "500") // its job runs
 	if calls := l.calls(); strings.Contains(calls, "x-2099") || strings.Contains(calls, "trapped") {
 		t.Errorf("resume 500 is of another's run:\n%s", calls)
 	}
 }
 
-// TestPruneRefusesAnothersFolder: checkpoints are removed only from a folder of the caller's own that nobody else can
-// write to, and not by a link of somebody else, whatever that leads to.
+// Prune removes checkpoints only from a folder that belongs to the caller and to which no other user can write. It does not follow another
+// user's link, whatever the target is.
 func TestPruneRefusesAnothersFolder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -234,8 +234,8 @@ func TestPruneRefusesAnothersFolder(t *testing.T) {
 	l.must(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", own)
 }
 
-// TestSwappedRunStartsNothing has another user of a group that may write to runs/ put a run directory in the place of the
-// victim's, whose job starts then.
+// TestSwappedRunStartsNothing lets another user of a group that may write to runs/ replace the victim's run directory before the victim's
+// job starts.
 func TestSwappedRunStartsNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -285,7 +285,7 @@ func TestSwappedRunStartsNothing(t *testing.T) {
 	}
 }
 
-// TestRootCancelsAndStartsNothing has root look at a user's run and cancel it; root starts nothing of it.
+// root can look at a user's run and cancel it. It executes nothing from the run.
 func TestRootCancelsAndStartsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -313,7 +313,7 @@ func TestRootCancelsAndStartsNothing(t *testing.T) {
 	}
 }
 
-// TestWritableAncestorIsWarnedOfOnce holds that a folder above runs/ which others can change is warned of once, and hinders nothing.
+// If others can change a folder above runs/, submit prints one warning about it, and still submits.
 func TestWritableAncestorIsWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -326,7 +326,7 @@ func TestWritableAncestorIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// TestRunsAreOursWithoutAUmask submits with a umask that takes nothing away.
+// TestRunsAreOursWithoutAUmask submits with a umask of 0.
 func TestRunsAreOursWithoutAUmask(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
