@@ -20,7 +20,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// The programs under test: this one, and ddpbatch, which starts several of it.
+// The programs under test: this one, and ddpbatch, which starts several processes of it.
 var custom, ddpbatch string
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func buildAnd(m *testing.M, program string) int {
 	return m.Run()
 }
 
-// start runs a command in a home of its own, without the variables of a job around the test, and returns what it prints.
+// start runs a command with its own home folder, without the variables of a job around the test, and returns its output.
 func start(t *testing.T, words ...string) (output string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
@@ -55,7 +55,7 @@ func start(t *testing.T, words ...string) (output string, err error) {
 
 var lastLine = regexp.MustCompile(`(?m)(\d+ ranks?) \| accuracy ([0-9.]+) %$`)
 
-// learns checks that ranks have learned the spirals together, and that one of them has said so. Chance is 33 %.
+// learns checks that ranks have learned the spirals together, and that exactly one of them has printed. Chance is 33 %.
 func learns(t *testing.T, ranks int, output string, err error) {
 	t.Helper()
 	found := lastLine.FindAllStringSubmatch(output, -1)
@@ -103,7 +103,7 @@ func TestTwoNodes(t *testing.T) {
 	learns(t, 4, output, err)
 }
 
-// The job of job.toml is warned halfway, saves and is started again. It ends with the same checkpoint as one that was not warned.
+// The job of job.toml receives a warning halfway, saves and starts again. It ends with the same checkpoint as a job without a warning.
 func TestStoppedJobGoesOn(t *testing.T) {
 	t.Parallel()
 	job, err := os.ReadFile("job.toml")
@@ -121,7 +121,7 @@ func TestStoppedJobGoesOn(t *testing.T) {
 	}
 }
 
-// A preemption sends only TERM: then the ranks save, too, long before the first checkpoint that is due, and exit with 75.
+// A preemption sends only TERM. The ranks save then, too, long before the first checkpoint is due, and exit with 75.
 func TestPreemptedRanksSave(t *testing.T) {
 	t.Parallel()
 	output, err := start(t, ddpbatch, "simulate", "--nodes", "2", "--nproc-per-node", "1", "--fault", "term@step=10", "--", custom)
@@ -130,7 +130,7 @@ func TestPreemptedRanksSave(t *testing.T) {
 	}
 }
 
-// Within a job the example says how far it has come, to the last step, and in which attempt.
+// Within a job, the example records its progress up to the last step, and its attempt.
 func TestStatusKnowsTheLastStep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestStatusKnowsTheLastStep(t *testing.T) {
 	}
 }
 
-// All ranks refuse a checkpoint of another model.
+// All ranks refuse a checkpoint of a different model.
 func TestOtherModelIsRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -207,7 +207,7 @@ func TestInitMethods(t *testing.T) {
 	}
 }
 
-// Nodes whose homes hold different keys: no rank is let in by mistake, and one says what to do.
+// If the homes of the nodes hold different keys, no rank is accepted by mistake, and the error says what to do.
 func TestOtherKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", "sh", "-c",

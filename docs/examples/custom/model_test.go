@@ -9,8 +9,8 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// The gradient of a module written by hand is compared with differences of the loss. With steps of 1e-2, float32's rounding gives the
-// difference an error of about 1e-5, and the curvature of the loss, which is below 1 here, one of 1e-4.
+// The gradient of a hand-written module is compared with finite differences of the loss. With steps of 1e-2, float32's rounding gives the
+// difference an error of about 1e-5. The curvature of the loss, which is below 1 here, adds an error of 1e-4.
 func TestPReLUGradient(t *testing.T) {
 	src := rand.New(rand.NewPCG(1, 2))
 	model := nn.NewNamed(nn.Child{Name: "in", Module: nn.NewLinear(2, 5, src)}, nn.Child{Name: "act", Module: newPReLU(5)},

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// Ranks may be more than the rows to evaluate on: one without a row has nothing right.
+// The evaluation may have fewer rows than ranks. A rank without a row counts none as right.
 func TestMoreRanksThanRows(t *testing.T) {
 	const ranks, count = 3, 2
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(ranks), mpi.InitConfig{Config: mpi.DefaultConfig()})
