@@ -21,7 +21,7 @@ import (
 
 var threeSides = []side{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
 
-// filled is a table of two sizes; each side's samples are of the launches.
+// filled returns a table of two sizes, whose samples of each side are those of the given launches.
 func filled(ours, a, b []float64) table {
 	t := newTable(options{Common: command.Common{Launches: len(ours)}, begin: 64, end: 64, factor: 2},
 		setting{"allreduce", "shm", 2}, threeSides)
@@ -46,7 +46,7 @@ func TestCompareFindsTheBestPeer(t *testing.T) {
 		{"faster", []float64{1, 1, 1}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "win", 0.5},
 		{"slower", []float64{8, 8, 8}, []float64{9, 9, 9}, []float64{4, 4, 4}, "B", "lose", 2},
 		{"now and then", []float64{1, 3, 3}, []float64{2, 2, 2}, []float64{9, 9, 9}, "A", "even", 1.5},
-		// launch 2 was slow for everybody: the ratio is of launches, not of medians
+		// launch 2 was slow for all sides: the ratio is computed per launch, not from medians
 		{"paired", []float64{1, 50, 3}, []float64{2, 100, 6}, []float64{999, 999, 999}, "A", "win", 0.5},
 		{"a peer that gave nothing", []float64{1, 1, 1}, []float64{nan, nan, nan}, []float64{4, 4, 4}, "B", "win", 0.25},
 		{"ours gave nothing", []float64{nan, nan, nan}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "lose", nan},
@@ -89,7 +89,7 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 	}
 }
 
-// Rows of a launch of ours that failed after them, or did not end, win nothing.
+// If a launch of ddpbatch fails after its rows or does not end, its rows win nothing.
 func TestFailedLaunchOfOursIsLost(t *testing.T) {
 	for name, out := range map[string]outcome{
 		"failed": {Outcome: processes.Outcome{Fault: errors.New("exit code 3: no such device")}},
@@ -115,7 +115,7 @@ func TestRowWithoutAPeerIsNotWon(t *testing.T) {
 	}
 }
 
-// An interval of fewer launches says how much less it is worth than the header promises.
+// An interval of fewer launches shows that it covers less than the header promises.
 func TestPrintSaysWhatFewLaunchesCover(t *testing.T) {
 	ours := []float64{1, 1, 1, 1, 1, 1, 1}
 	peer := []float64{2, 2, 2, 2, 2, 2, 2}
@@ -152,7 +152,7 @@ func TestPrintKeepsFaults(t *testing.T) {
 var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, Common: command.Common{Launches: 1},
 	budget: time.Millisecond}
 
-// script is a side whose launch is a shell script; $1 is a file of the test's.
+// script returns a side whose launch is a shell script; $1 is a file of the test.
 func script(text, file string) side {
 	return side{
 		name: "script", parse: parsePeer, takes: func(setting) bool { return true },
@@ -165,7 +165,7 @@ func script(text, file string) side {
 func TestLaunchReadsRowsAndFaults(t *testing.T) {
 	for _, name := range []string{"SLURM_NTASKS", "WORLD_SIZE", "DDPBATCH_TRANSPORT", "OMPI_MCA_btl", "UCX_TLS", "MPIR_CVAR_NOLOCAL",
 		"PMI_RANK", "OMP_NUM_THREADS"} {
-		t.Setenv(name, "8") // of a job around; a launch is not part of it
+		t.Setenv(name, "8") // variables of an enclosing job, which a launch must not inherit
 	}
 	for _, tt := range []struct {
 		name, text string
@@ -192,7 +192,7 @@ func TestLaunchReadsRowsAndFaults(t *testing.T) {
 	}
 }
 
-// A side that cannot be started is a fault of its own, and no end of the comparison.
+// A side that cannot be started is a fault of that side, and does not end the comparison.
 func TestLaunchThatCannotStartIsAFault(t *testing.T) {
 	absent := script("", "")
 	absent.commands = func(options, setting) []*exec.Cmd { return []*exec.Cmd{exec.Command("/nonexistent/mpirun")} }
@@ -202,7 +202,7 @@ func TestLaunchThatCannotStartIsAFault(t *testing.T) {
 	}
 }
 
-// Start-up is the time to the first row, by the caller's clock; the launch goes on once the line after that row was received.
+// Start-up is the time to the first row, by the caller's clock. The launch continues only when the line after that row was received.
 func TestLaunchTimesStartup(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "received")
 	s := script(`sleep 0.05; echo row 0 0 0; echo received; until [ -e "$1" ]; do :; done; sleep 0.05; echo end`, file)
@@ -222,7 +222,7 @@ func TestLaunchTimesStartup(t *testing.T) {
 	}
 }
 
-// What a launch leaves behind is ended, in other sessions too, as MPI launchers make them; so is a launch that is
+// launch ends the processes that a launch leaves behind, even in other sessions, which MPI launchers create. It also ends a launch that is
 // interrupted.
 func TestLaunchLeavesNothing(t *testing.T) {
 	const orphan = `setsid sh -c 'echo $$ >"$1"; exec sleep 1000' sh "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; `
@@ -258,7 +258,7 @@ func TestLaunchLeavesNothing(t *testing.T) {
 		text, err := os.ReadFile(file)
 		return err == nil && len(text) > 0
 	})
-	cancel(errors.New("a signal")) // as signal.NotifyContext does
+	cancel(errors.New("a signal")) // signal.NotifyContext does the same
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted launch returns %v", err)
 	}
@@ -292,7 +292,7 @@ func TestMeasureTakesTurns(t *testing.T) {
 	}
 }
 
-// said is what an error says; "": there is none.
+// said returns an error's text, or "" if it is nil.
 func said(err error) string {
 	if err == nil {
 		return ""

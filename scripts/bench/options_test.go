@@ -26,7 +26,7 @@ func TestParseOptionsReadsEveryOption(t *testing.T) {
 	}
 }
 
-// What nothing is said of is everything, seven times: enough for an interval of 95 %.
+// Without options, the benchmark measures everything, seven times: enough for an interval of 95 %.
 func TestParseOptionsTakesAllByDefault(t *testing.T) {
 	o, err := parseOptions(nil, io.Discard)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/scripts/bench/internal/processes"
 )
 
-// A side that fails has rows that say so, and the table is one of Markdown whatever happened.
+// The rows of a side that fails show that, and the table is valid Markdown in any case.
 func TestPrintIsMarkdown(t *testing.T) {
 	nan := math.NaN()
 	table := filled([]float64{2, 2, 2}, []float64{nan, nan, nan}, []float64{4, nan, 4})
@@ -34,7 +34,7 @@ func TestPrintIsMarkdown(t *testing.T) {
 	}
 }
 
-// Ours with other buffers have columns of their own, and rows as many cells as the table has titles.
+// Sides of ddpbatch with other buffers have their own columns, and each row has as many cells as the table has titles.
 func TestPrintGivesOursColumnsOfTheirOwn(t *testing.T) {
 	sides := append([]side{{name: "ddpbatch+alloc", ours: true}}, threeSides...)
 	table := newTable(options{Common: command.Common{Launches: 1}, begin: 4, end: 16, factor: 4}, setting{"allreduce", "shm", 2}, sides)

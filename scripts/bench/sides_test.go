@@ -13,7 +13,7 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// The launchers of MPI are told to bind ranks where there is a core for each, and only there.
+// The MPI launchers receive the option to bind ranks exactly if each rank can have a core.
 func TestPeersBindWhereThereAreCores(t *testing.T) {
 	o := options{begin: 4, end: 4, factor: 4, budget: time.Millisecond}
 	for flag, side := range map[string]side{"--bind-to": openMPI(tools.MPI{}), "-bind-to": mpich(tools.MPI{})} {
@@ -26,7 +26,7 @@ func TestPeersBindWhereThereAreCores(t *testing.T) {
 	}
 }
 
-// The programs of all sides have the same bounds on calls, the same pattern and the same measure of the clock.
+// The programs of all sides have the same bounds on calls, the same pattern and the same way to measure the clock.
 func TestAllSidesHaveOneMethod(t *testing.T) {
 	for path, patterns := range map[string][]string{
 		"peers/mpi.c": {`MIN_CALLS = 7,`, `MAX_CALLS = 10000,`, `PERIOD = 4093, MOST_RANKS = 1024,`, `CLOCK_READINGS = 1001 `,
@@ -52,7 +52,7 @@ func TestAllSidesHaveOneMethod(t *testing.T) {
 	}
 }
 
-// Every collective is one of the programs of all sides that are launched with it.
+// Each collective is in the programs of all sides that are launched with it.
 func TestSidesKnowAllCollectives(t *testing.T) {
 	for _, collective := range knownCollectives {
 		s := setting{collective, "tcp", 2}

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// project makes a module of two packages: good, and bad, whose only test file is source. It makes that module the
-// working directory until the test has ended.
+// project makes a module of two packages: good, and bad, whose only test file is source. The module is the working directory until the test
+// ends.
 func project(t *testing.T, source string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ func project(t *testing.T, source string) {
 	t.Chdir(dir)
 }
 
-// once is the source of a test file: each test of names fails when it runs for the first time and prints "first time".
+// once returns the source of a test file: each of the named tests fails when it runs for the first time, and prints "first time".
 func once(names ...string) string {
 	s := "package bad\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n" +
 		"func fails(t *testing.T) {\n\tf, err := os.OpenFile(\"ran-\"+t.Name()[4:7], os.O_CREATE|os.O_EXCL, 0o600)\n" +
@@ -121,7 +121,7 @@ func TestWithoutAFileNothingIsRunAgain(t *testing.T) {
 	}
 }
 
-// A test that failed is run once more when no other call runs any.
+// A failed test runs once more when no other call runs tests.
 func TestSecondRunIsAlone(t *testing.T) {
 	project(t, once("TestAaa"))
 	flaky := filepath.Join(t.TempDir(), "flaky")

@@ -14,7 +14,7 @@ var root = filepath.Join("..", "..")
 
 var testFiles = sync.OnceValues(func() (map[string][]string, error) { return lint.TestFiles(root) })
 
-// mustBeThere holds that the tree has a test of this name, or of its first part, in pkg; in any package where pkg is empty.
+// mustBeThere checks that pkg has a test of this name, or of the first part of the name. If pkg is empty, any package may have it.
 func mustBeThere(t *testing.T, pkg, name string) {
 	t.Helper()
 	files, err := testFiles()
@@ -28,8 +28,8 @@ func mustBeThere(t *testing.T, pkg, name string) {
 	}
 }
 
-// Each is what a failed test printed, or its name, and no second run may hide it. What is in a package of ddpbatch is there; TestP of p,
-// TestCallers and TestAll are made up.
+// Each row is the output of a failed test, or its name, and no second run may hide the failure. Tests in packages of ddpbatch exist; TestP
+// of p, TestCallers and TestAll are made up.
 func TestWhatIsNeverRunAgain(t *testing.T) {
 	for _, c := range []struct{ subject, pkg, name, said string }{
 		{"a race", "p", "TestP", "WARNING: DATA RACE"},

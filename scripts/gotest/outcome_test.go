@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Two calls share a file: one line says how many tests of both ran, and why others did not.
+// Two calls share a file. One line says how many tests of both calls ran, and why others were skipped.
 func TestTallyAddsUpTheRuns(t *testing.T) {
 	project(t, `package bad
 
@@ -50,7 +50,7 @@ func TestFails(t *testing.T) { t.Fail() }
 	}
 }
 
-// The slowest tests of all calls are printed, the slowest first, and how many ran in the last line.
+// The slowest tests of all calls are printed, slowest first, and the last line says how many tests ran.
 func TestSlowestAreNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tally")
 	for call := range 2 {

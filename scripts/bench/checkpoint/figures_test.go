@@ -8,7 +8,7 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 )
 
-// TestFiguresAreThereForEachLaunch: they are there, for each launch or pair, and times are positive.
+// Each figure has a sample for each launch or pair, and times are positive.
 func TestFiguresAreThereForEachLaunch(t *testing.T) {
 	const launches = 2
 	list, err := paired.MeasureFigures(t.Context(), experiments(newTrainingState(12<<20), t.TempDir(), launches), io.Discard)

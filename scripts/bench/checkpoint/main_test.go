@@ -14,7 +14,7 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// canceller is a place for progress that cancels once something is written to it.
+// canceller is a writer for progress that cancels when a given text is written to it.
 type canceller struct {
 	at     string
 	cancel func()
@@ -27,7 +27,7 @@ func (c canceller) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What was measured before an interrupt, or a figure that fails, is printed and written.
+// The benchmark prints and writes what it measured before an interrupt or before a figure failed.
 func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -64,11 +64,11 @@ func TestOptionsAreReadAndChecked(t *testing.T) {
 	}
 }
 
-// What is missing is told before anything is measured, all of it, and how to do without.
+// The benchmark names everything that is missing, and how to do without it, before it measures anything.
 func TestPrepareNamesWhatIsMissing(t *testing.T) {
 	pretendPython(t)
 	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
-	t.Setenv("PATH", dir) // no zstd
+	t.Setenv("PATH", dir) // which has no zstd
 	_, err := prepare(t.Context(), t.TempDir())
 	var missing *tools.MissingError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "apt-get install zstd") || !strings.Contains(err.Error(), "--figures") {

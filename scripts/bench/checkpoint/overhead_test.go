@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWriteStateIsTheSameBothWays: both ways write the same, and the checksum is that of the file.
+// With and without the checksum, writeState writes the same bytes, and the checksum is that of the file.
 func TestWriteStateIsTheSameBothWays(t *testing.T) {
 	s := newTrainingState(12<<20 - 5<<10)
 	with, without := filepath.Join(t.TempDir(), "with"), filepath.Join(t.TempDir(), "without")

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// pretendPython puts a python3 before all others whose PyTorch, once it is told to do anything, only leaves the file.
+// pretendPython puts a python3 first in PATH. Its PyTorch never answers: when it starts, it only writes the file started.
 func pretendPython(t *testing.T) (started string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func pretendPython(t *testing.T) (started string) {
 	return started
 }
 
-// An interrupt is not waited for until PyTorch answers, and is told from its end.
+// An interrupt ends the start of PyTorch at once, without waiting for an answer, and returns the interrupt and not PyTorch's exit.
 func TestTorchIsInterrupted(t *testing.T) {
 	started := pretendPython(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestTorchIsInterrupted(t *testing.T) {
 }
 
 func TestTorchThatEndsSaysWhy(t *testing.T) {
-	_, err := startTorch(t.Context(), "/bin/sh", "state", 1) // whose -c does not understand Python
+	_, err := startTorch(t.Context(), "/bin/sh", "state", 1) // its -c does not understand Python
 	if err == nil || !strings.HasPrefix(err.Error(), "start PyTorch: it ended: ") || strings.HasSuffix(err.Error(), ": ") {
 		t.Errorf("%v", err)
 	}

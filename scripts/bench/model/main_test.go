@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/collbench"
 )
 
-// Ratios are taken launch by launch, and rows count that are off by half at most, either way.
+// Ratios are computed per launch. A row counts as good if the prediction is off by at most a factor of 1.5, in either direction.
 func TestTableComparesLaunchByLaunch(t *testing.T) {
 	tables := []*table{{Collective: "broadcast", Transport: "tcp", Ranks: 2}}
 	const launches = 3
@@ -20,7 +20,7 @@ func TestTableComparesLaunchByLaunch(t *testing.T) {
 			{"good", `,"chosen":true`, 3, 2}, // 1.5
 			{"low", "", 2, 3.1}, {"high", "", 3.1, 2}, {"unknown", "", 0, 7},
 		} {
-			slow := float64(turn + 1) // of which the prediction of the same launch knows
+			slow := float64(turn + 1) // the prediction of the same launch includes it
 			line := fmt.Sprintf(`{"size":64,"algorithm":%q,"predicted_us":%v,"time_us":%v%s}`, r.algorithm, r.predicted*slow,
 				r.measured*slow, r.more)
 			if err := tables[0].add(line, turn, launches); err != nil {
@@ -54,7 +54,7 @@ func TestTableComparesLaunchByLaunch(t *testing.T) {
 	}
 }
 
-// Every collective of the list is one that ddpbatch bench explains.
+// ddpbatch bench can explain every collective in the list.
 func TestKnownCollectivesAreExplained(t *testing.T) {
 	for _, name := range knownCollectives {
 		var o collbench.Options

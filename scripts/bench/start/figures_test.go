@@ -15,13 +15,13 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 )
 
-// The parts about agents measure what there is, on a small cluster, and leave no worker.
+// The parts about agents produce all their figures on a small cluster, and leave no worker.
 func TestAgentsAreMeasuredAndLeaveNoWorker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it starts jobs")
 	}
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it takes a few seconds
 	defer cancel()
 	o := options{parts: knownParts, Common: command.Common{Launches: 2}, rendezvous: shape{3, 2}, idle: time.Second}
 	figures, err := paired.MeasureFigures(ctx, cluster{program, dir}.experiments(o), io.Discard)
@@ -41,7 +41,8 @@ func TestAgentsAreMeasuredAndLeaveNoWorker(t *testing.T) {
 	}
 }
 
-// Workers that do not end are waited for no longer than the limit, or than the context says, and those that end no longer than they live.
+// awaitEnd waits for workers that do not end no longer than the limit or the context permits, and for workers that end no longer than they
+// live.
 func TestAwaitEndStopsAtItsLimit(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 
 var program string // ddpbatch
 
-// A job that cannot begin says why, and leaves nothing.
+// A job that cannot begin reports the reason, and leaves nothing behind.
 func TestJobThatEndsEarlySaysWhy(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ddpbatch")

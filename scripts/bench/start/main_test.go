@@ -15,14 +15,14 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// pretender says what any side of a comparison says, and ends each pretended job early.
+// pretender prints what any side of a comparison prints, and ends each simulated job early.
 const pretender = `#!/bin/sh
 echo met
 echo '{"time_us":1}'
 [ "$1" != simulate ]
 `
 
-// canceller is a place for progress that cancels once something is written to it.
+// canceller is a writer for progress that cancels when a given text is written to it.
 type canceller struct {
 	at     string
 	cancel func()
@@ -35,16 +35,16 @@ func (c canceller) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What was measured before an interrupt or a failure is printed, and written.
+// The benchmark prints and writes what it measured before an interrupt or a failure.
 func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "ddpbatch")
 	if err := os.WriteFile(program, []byte(pretender), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(filepath.Join("..", "..", "..")) // where it builds
+	t.Chdir(filepath.Join("..", "..", "..")) // the folder in which it builds
 	for name, tt := range map[string]struct {
 		args, at string
-		want     string // the error's
+		want     string // of the error
 	}{
 		"interrupted": {"--part launch --ranks 1,2", " 2 ranks: launch 1", context.Canceled.Error()},
 		"a figure":    {"--part launch,rendezvous --ranks 1", "no such progress", "rendezvous: a job of 64x8 ended early"},

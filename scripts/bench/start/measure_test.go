@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// script is a side that is a shell script; $1 is a file of the test's.
+// script returns a side that is a shell script; $1 is a file of the test.
 func script(name, text, file string) side {
 	return side{name: name, met: printsMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
 }
@@ -33,7 +33,7 @@ func TestLaunchKnowsWhetherAllMet(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "received")
 			s := script("", tt.text, file)
 			s.met = func(line string) bool {
-				if line == "received" { // and so what was said before it
+				if line == "received" { // so the lines before it were received, too
 					if err := os.WriteFile(file, nil, 0o600); err != nil {
 						t.Error(err)
 					}
@@ -60,7 +60,7 @@ func TestLaunchKnowsWhetherAllMet(t *testing.T) {
 	}
 }
 
-// A launch that never ends has not met: ours would win by it otherwise.
+// The ranks of a launch that never ends have not met: otherwise ddpbatch would win by it.
 func TestLaunchThatDoesNotEndHasNotMet(t *testing.T) {
 	const limit = time.Second
 	got, err := launch(t.Context(), limit, script("", "echo met; exec sleep 1000", ""), 1)
@@ -69,7 +69,7 @@ func TestLaunchThatDoesNotEndHasNotMet(t *testing.T) {
 	}
 }
 
-// All sides are launched once before it counts, and then in turn, each turn beginning with another one.
+// All sides are launched once without being counted, and then in turn. Each turn begins with another side.
 func TestMeasureTakesTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
 	c := comparison{title: "scripts"}
@@ -101,7 +101,7 @@ func TestUnlabelledDropsOnlyTheLabel(t *testing.T) {
 	}
 }
 
-// said is what an error says; "": there is none.
+// said returns an error's text, or "" if it is nil.
 func said(err error) string {
 	if err == nil {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// The table is one of Markdown whatever happened, ratios are those of launches that both have, and one that failed is shown.
+// The table is valid Markdown in any case, ratios are those of launches that both sides have, and a failed launch is shown.
 func TestPrintIsMarkdown(t *testing.T) {
 	nan := math.NaN()
 	table := table{Title: "programs", Ranks: 2, Rows: []sideTimes{

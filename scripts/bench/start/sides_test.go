@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// torchrun's redirects name a rank that does not exist.
+// The option --redirects for torchrun names a rank that does not exist.
 func TestTorchrunRedirectsNoRank(t *testing.T) {
 	for ranks, want := range map[int]string{1: "--redirects=1:1", 4: "--redirects=4:1"} {
 		if args := torchrun("python3", "", "meet.py").command(ranks).Args; !slices.Contains(args, want) {

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// What is written is what ddpbatch reads.
+// ddpbatch reads the files that writeData writes.
 func TestWriteDataIsReadByDdpbatch(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeData(t.Context(), dir); err != nil {
@@ -36,8 +36,8 @@ func TestWriteDataIsReadByDdpbatch(t *testing.T) {
 	}
 }
 
-// What classes images have, their pixels tell: those of one half are nearer to the mean of their class in the other half than to the
-// means of others.
+// The pixels of an image determine its class: images of one half are nearer to the mean of their class in the other half than to the means
+// of other classes.
 func TestClassesDependOnPixels(t *testing.T) {
 	images, labels := classes(rand.New(rand.NewPCG(1, 2)))
 	row := func(i int) []float32 { return images[i*pixels : (i+1)*pixels] }
@@ -67,7 +67,7 @@ func TestClassesDependOnPixels(t *testing.T) {
 	}
 }
 
-// Of the text there is to learn which symbols are frequent, and which follow which.
+// Two things can be learned from the text: which symbols are frequent, and which symbol follows which.
 func TestTextIsNotNoise(t *testing.T) {
 	symbols := text(rand.New(rand.NewPCG(1, 2)))
 	var first, follows float64

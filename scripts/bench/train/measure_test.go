@@ -18,7 +18,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// filled is a row of launches with the given milliseconds a step; below 0: the launch failed.
+// filled returns a row of launches with the given milliseconds per step. A value below 0 means that the launch failed.
 func filled(ours, theirs []float64) modelRow {
 	r := newModelRow(setting{models[1], 2}, len(ours))
 	for turn := range ours {
@@ -45,7 +45,7 @@ func TestVerdictComparesTimes(t *testing.T) {
 		{"faster", []float64{1, 1, 1}, []float64{2, 2, 2}, "win", "2.00"},
 		{"slower", []float64{4, 4, 4}, []float64{2, 2, 2}, "lose", "0.50"},
 		{"now and then", []float64{1, 4, 4}, []float64{2, 2, 8}, "even", "2.00"},
-		// launch 2 was slow for both: the ratio is of launches, not of medians
+		// launch 2 was slow for both: the ratio is computed per launch, not from medians
 		{"paired", []float64{1, 50, 3}, []float64{2, 100, 6}, "win", "2.00"},
 		{"ours failed", []float64{-1, -1, -1}, []float64{2, 2, 2}, "lose", "-"},
 		{"one launch of ours failed", []float64{1, -1, 1}, []float64{2, 2, 2}, "lose", "2.00"},
@@ -70,7 +70,7 @@ func TestDifferentParametersAreAFault(t *testing.T) {
 	}
 }
 
-// Nor are sides whose losses say so.
+// Sides whose losses differ are not compared either.
 func TestDifferentLossesAreAFault(t *testing.T) {
 	r := newModelRow(setting{models[1], 2}, 1)
 	r.add(0, own, "ddpbatch", result{StepMS: 1, Loss: 2.3, Parameters: 535_818}, nil)
@@ -98,7 +98,7 @@ func TestPrintTableShowsEachModel(t *testing.T) {
 	}
 }
 
-// A child does not have the peak that this process once had.
+// The peak of a child does not include an earlier peak of this process.
 func TestPeakForgetsTheParents(t *testing.T) {
 	much := make([]byte, 256<<20)
 	for i := 0; i < len(much); i += 4096 {
@@ -113,7 +113,7 @@ func TestPeakForgetsTheParents(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	// What this process has now counts: the race detector does not give back all of its own.
+	// The present memory of this process counts: the race detector does not release all of its own.
 	m, err := processes.MemoryOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +123,13 @@ func TestPeakForgetsTheParents(t *testing.T) {
 	}
 }
 
-// TestSidesTrainTheSame holds the losses that bench-train compares against each other, as it reads them, after some epochs of models whose
-// initial values are PyTorch's own. They differ by rounding alone.
+// TestSidesTrainTheSame compares the losses of both sides, as bench-train reads them, after some epochs of models whose initial values come
+// from PyTorch. They differ only by rounding.
 func TestSidesTrainTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: PyTorch trains, too")
 	}
-	pytorch.Python(t)   // or skip
+	pytorch.Python(t)   // or skips
 	t.Chdir("../../..") // bench-train builds the program there
 	dir := t.TempDir()
 	sides, err := prepare(t.Context(), dir, options{})

@@ -6,7 +6,7 @@ import (
 	"ddpbatch/internal/jobfile"
 )
 
-// Every job is one, and its last line of metrics is about its last ten steps, as train.py's loss is.
+// Every job is valid, and its last line of metrics covers its last ten steps, as train.py's loss does.
 func TestModelsAreJobs(t *testing.T) {
 	for _, m := range models {
 		for ranks := 1; ranks <= mostRanks; ranks++ {

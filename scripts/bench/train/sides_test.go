@@ -18,7 +18,7 @@ func TestReadMetricsCountsTheLastSteps(t *testing.T) {
 {"time":"2026-01-01T00:00:09.000Z","step":35,"loss":2,"comm_share":0.4,"save_s":5}
 `
 	got, err := readMetrics([]byte(lines), 15)
-	// 15 steps in 1.1 s: 10 with a tenth of communication, 5 with four.
+	// 15 steps in 1.1 s: ten of them spend a tenth of their time on communication, and five spend four tenths.
 	if err != nil || math.Abs(got.StepMS-1100./15) > 1e-9 || got.Loss != 2 || math.Abs(got.Exposed-0.2) > 1e-9 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -32,7 +32,7 @@ func TestReadMetricsCountsTheLastSteps(t *testing.T) {
 	}
 }
 
-// A side is placed by the environment, and bound to a core for each rank.
+// A side gets its rank from the environment, and each rank is bound to one core.
 func TestCommandsBindEachRankToACore(t *testing.T) {
 	for _, side := range []side{ours("ddpbatch", ""), torch("python3", "")} {
 		for i, cmd := range side.commands(models[0], 2, "") {
@@ -49,7 +49,7 @@ func TestCommandsBindEachRankToACore(t *testing.T) {
 	}
 }
 
-// Ranks get the cores that there are for this program, of which core 0 need not be one.
+// Ranks use the cores that this program may use. Core 0 need not be one of them.
 func TestCoreIsOneOfThisProgram(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

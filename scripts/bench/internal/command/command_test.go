@@ -34,7 +34,7 @@ func TestEndSaysTheErrorAndItsCode(t *testing.T) {
 	}
 }
 
-// parse reads a command line of a program with an option of its own, -size.
+// parse reads the command line of a program with one additional option, -size.
 func parse(args string, stderr io.Writer) (c Common, size string, err error) {
 	f := NewFlags(&c, "A comparison.\n\n", " of less", map[string]string{"size": "small"})
 	f.TakeProgram()
@@ -43,7 +43,7 @@ func parse(args string, stderr io.Writer) (c Common, size string, err error) {
 	return c, size, err
 }
 
-// Seven launches are enough for an interval of 95 %. What is named beside --quick stays.
+// Seven launches are enough for an interval of 95 %. Options given beside --quick take precedence.
 func TestParseKeepsWhatIsNamedBesideQuick(t *testing.T) {
 	for args, want := range map[string]struct {
 		launches int
@@ -90,7 +90,7 @@ func TestParseRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// A launch in a folder of its own finds a program whose path was given from here.
+// A launch in another folder still finds a program that was given by a relative path.
 func TestProgramIsAbsolute(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -120,7 +120,7 @@ func TestListsAreReadInOrder(t *testing.T) {
 	}
 }
 
-// Lists are read when all options are known, those of --quick, too.
+// Lists are parsed when all options are known, including those that --quick sets.
 func TestListsAreOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "[a b] [a b] [1 2]", "-quick": "[b] [a b] [2]", "-quick -word a -peers none": "[a] [] [2]",
@@ -142,7 +142,7 @@ func TestListsAreOptions(t *testing.T) {
 	}
 }
 
-// A program has a folder for its temporary files, and leaves nothing in it, whatever happens.
+// A program has a folder for its temporary files, which is removed whatever happens.
 func TestRunLendsAFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	broken := errors.New("no disk")

@@ -21,12 +21,12 @@ PASS`)
 	}
 }
 
-// The benchmarks of a package are built and run, and what they say is read.
+// Run builds and runs the benchmarks of a package, and parses their output.
 func TestRunReadsWhatBenchmarksSay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it builds a test")
 	}
-	t.Chdir("../../../..") // where it builds
+	t.Chdir("../../../..") // the folder in which it builds
 	p, err := Build(t.Context(), t.TempDir(), "scripts/bench/internal/gobench")
 	if err != nil {
 		t.Fatal(err)

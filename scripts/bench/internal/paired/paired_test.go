@@ -26,7 +26,7 @@ func TestVerdictComesFromTheInterval(t *testing.T) {
 	}
 }
 
-// All have launches in turn, each turn begins with another one, and an interrupt is not waited for.
+// All sides are launched in turn, each turn begins with another side, and an interrupt ends the loop at once.
 func TestInTurnLaunchesAllByTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -46,7 +46,7 @@ func TestInTurnLaunchesAllByTurns(t *testing.T) {
 	}
 }
 
-// Ratios are of the launches that both have.
+// Compare uses the ratios of the launches that both sides have.
 func TestCompareUsesLaunchesThatBothHave(t *testing.T) {
 	nan := math.NaN()
 	c := Compare(stats.Samples{1, 50, nan, 4}, stats.Samples{2, 100, 7, nan})
@@ -58,7 +58,7 @@ func TestCompareUsesLaunchesThatBothHave(t *testing.T) {
 	}
 }
 
-// A side wins by its times, unless a launch of ours failed.
+// A side wins by its times, unless a launch of ddpbatch failed.
 func TestRowWinsUnlessALaunchFailed(t *testing.T) {
 	ours, theirs := NewRow("ours", 2), NewRow("theirs", 2)
 	copy(ours.Times, []float64{1, 2})

@@ -30,7 +30,7 @@ func TestRunReturnsTheOutput(t *testing.T) {
 	}
 }
 
-// An interrupt ends a command with all that it has started, at once, and is told from a failure.
+// An interrupt ends a command at once, with all that it has started, and the error distinguishes it from a failure.
 func TestRunIsInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "started")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func TestLinesReceiveWholeLines(t *testing.T) {
 	}
 }
 
-// What starts processes while it is swept leaves none of them.
+// If processes are still being started during a sweep, the sweep leaves none of them.
 func TestSweepFindsTheLate(t *testing.T) {
 	mark, file := markVariable+"="+rand.Text(), filepath.Join(t.TempDir(), "started")
 	cmd := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); echo $i >"$1"; done; wait`, "sh",
@@ -84,7 +84,7 @@ func TestSweepFindsTheLate(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 }
 
-// A launch does not get variables of an enclosing job, or that tune one side, but gets those that say where things are.
+// A launch does not inherit the variables of an enclosing job, or those that tune one side. It does inherit those that name paths.
 func TestEnvironLeavesOutTheJobAround(t *testing.T) {
 	var own, want []string
 	for _, name := range []string{

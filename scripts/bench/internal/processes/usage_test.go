@@ -26,7 +26,7 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
-// The processor time of another process grows while it works, and not while it sleeps.
+// The processor time of another process grows while it works, and does not while it sleeps.
 func TestCPUTimeGrowsWithWork(t *testing.T) {
 	begin := func(text string) (pid int) {
 		cmd := exec.Command("/bin/sh", "-c", text)

@@ -9,8 +9,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// TestFiguresSayWhatIntervalsAreWorth: intervals say what they are worth where that is less than 95 %, and what lies below
-// zero has as many digits.
+// Intervals show their coverage if that is less than 95 %. Numbers below zero have as many digits as others.
 func TestFiguresSayWhatIntervalsAreWorth(t *testing.T) {
 	for _, tt := range []struct {
 		samples stats.Samples

@@ -44,7 +44,7 @@ func TestIntervalHasThePublishedRanks(t *testing.T) {
 	}
 }
 
-// The interval covers the true median as often as it says.
+// The interval covers the true median as often as its coverage states.
 func TestIntervalCoversTheMedianAsOftenAsItSays(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const trials, n = 20_000, 9

@@ -32,7 +32,7 @@ func TestFirstAndLastLine(t *testing.T) {
 	}
 }
 
-// Each missing peer is named with Debian's packages.
+// The error for each missing peer names its Debian packages.
 func TestMissingPeersNameTheirPackages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for mpi := range libraries {
@@ -44,7 +44,7 @@ func TestMissingPeersNameTheirPackages(t *testing.T) {
 	}
 }
 
-// All that are missing are named at once, with those that are here; another error comes at once.
+// One error names all missing peers, and the peers that are installed. Any other error is returned at once.
 func TestEachPeerThatIsMissingIsNamed(t *testing.T) {
 	add := func(peer string) error {
 		if peer == "MPI" {
