@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// refusalsOfCorpus are all outputs of sbatch in testdata that refuse a job, by name.
+// refusalsOfCorpus returns all outputs of sbatch in testdata that refuse a job, by name.
 func refusalsOfCorpus(t *testing.T) map[string]Output {
 	t.Helper()
 	all := map[string]Output{}
@@ -44,7 +44,7 @@ func refusalsOfCorpus(t *testing.T) map[string]Output {
 	return all
 }
 
-// Every refusal that was recorded is told in Slurm's own words, with what to do about it, on one line.
+// The error for each recorded refusal has Slurm's own words and advice, on one line.
 func TestEveryRefusalOfTheCorpusHasAdvice(t *testing.T) {
 	general := (&RefusedError{Command: "sbatch", Words: "a rule of the site"}).Advice()
 	refusals := 0

@@ -59,7 +59,7 @@ func TestFromEnvironOutsideAJobFails(t *testing.T) {
 	}
 }
 
-// TestFromEnvironRefuses: what contradicts itself is told with the variables' names and values.
+// An environment that contradicts itself is an error that gives the variables' names and values.
 func TestFromEnvironRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change envFile
@@ -117,7 +117,7 @@ func TestFromEnvironRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckLayout: rank 0 is on the second node. Two tasks can know it, that one and the first of the first node.
+// TestCheckLayout covers tasks whose rank 0 is on the second node. Two tasks can detect it: rank 0, and the first task of the first node.
 func TestCheckLayout(t *testing.T) {
 	for want, change := range map[string]envFile{
 		"":  {},
@@ -138,8 +138,7 @@ func TestCheckLayout(t *testing.T) {
 	}
 }
 
-// Salloc's shell on a compute node sees a step of one task, with a reserved
-// id. The values are those of a real one.
+// Salloc's shell on a compute node sees a step of one task with a reserved id. The values are those of a real one.
 func TestInteractiveStepIsNotAStep(t *testing.T) {
 	a, err := slurm.FromEnviron(envFile{
 		"SLURM_CLUSTER_NAME": "arc", "SLURM_JOB_ID": "1731344", "SLURM_STEP_ID": "4294967290",
@@ -166,8 +165,8 @@ func TestAddressesOfASimulationAreRead(t *testing.T) {
 	}
 }
 
-// hetTask is task 3 of five, of `srun --het-group=0,1` where component 0 has a task on n3 and component 1 two each on n1 and n2, with the
-// values that Slurm 22.05.8 gave it.
+// hetTask is task 3 of five, of `srun --het-group=0,1`. Component 0 has a task on n3, and component 1 has two tasks each on n1 and n2.
+// Slurm 22.05.8 set these values.
 func hetTask() envFile {
 	return envFile{
 		"SLURM_JOB_ID": "130", "SLURM_STEP_ID": "0", "SLURM_HET_SIZE": "2",
@@ -177,7 +176,7 @@ func hetTask() envFile {
 	}
 }
 
-// Nodes count component by component, whatever their names.
+// Nodes are numbered component by component, whatever their names.
 func TestHeterogeneousNodesCountByComponent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env    envFile
@@ -223,8 +222,8 @@ func TestHeterogeneousContradictionIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzFromEnviron builds an environment from lines of NAME=value and holds what is read of it to
-// what every caller relies on.
+// FuzzFromEnviron builds an environment from lines of NAME=value, and checks that what FromEnviron returns has the properties on which
+// every caller relies.
 func FuzzFromEnviron(f *testing.F) {
 	for _, change := range []envFile{
 		{},

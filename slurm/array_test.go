@@ -45,7 +45,7 @@ func FuzzParseArray(f *testing.F) {
 	})
 }
 
-// What an array asks for in text is read as the same array.
+// Parsing an array's text returns the same array.
 func TestArraysSurviveText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := slurm.Array{

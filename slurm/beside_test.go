@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// clientSaying is a Client whose commands all print the same; what they were called with is kept.
+// clientSaying returns a Client whose commands all print the same. It stores in called how it was called last.
 func clientSaying(stdout string, called *[]string) *Client {
 	return &Client{Run: func(_ context.Context, c Command) (Output, error) {
 		*called = append([]string{c.Name}, c.Args...)
@@ -18,7 +18,7 @@ func clientSaying(stdout string, called *[]string) *Client {
 }
 
 func TestPartsAreAJobsComponents(t *testing.T) {
-	// As squeue -o "%i|%A|%T|%r|%N|%j" of Slurm 22.05 answers for a running job, an element, a heterogeneous job, and one that waits.
+	// Slurm 22.05's answers to squeue -o "%i|%A|%T|%r|%N|%j" for a running job, an element, a heterogeneous job, and a job that waits.
 	for _, test := range []struct {
 		id, says string
 		nodes    [][]string
@@ -73,7 +73,7 @@ func TestPartsOfNoJob(t *testing.T) {
 	}
 }
 
-// TestBesideTakesNothing: such a command neither waits for the job's step nor takes of what that has, and only one task has the input.
+// A command beside a job neither waits for the job's step nor takes resources from it, and only one task receives the input.
 func TestBesideTakesNothing(t *testing.T) {
 	b := Beside{Part: Part{JobStatus: JobStatus{ID: "1", RawID: "1"}}, Nodes: []string{"n1"}, Dir: "/runs/x", Command: []string{"p", "-v"}}
 	for _, test := range []struct {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// corpus is what the commands of a real Slurm 22.05 printed; its README.md says how it was collected.
+// corpus holds the output of commands of a real Slurm 22.05; its README.md says how it was collected.
 var corpus = filepath.Join("testdata", "22.05")
 
-// recorded is the real output of a command: a path in the corpus without its suffix.
+// recorded returns the real output of a command. The name is a path in the corpus without its suffix.
 func recorded(t testing.TB, name string) Output {
 	t.Helper()
 	var out Output
@@ -39,9 +39,9 @@ func recorded(t testing.TB, name string) Output {
 	return out
 }
 
-// pretend answers commands from a table, and keeps what was asked.
+// pretend answers commands from a table, and records the commands.
 type pretend struct {
-	answers map[string]Output // by the command's name; of one that is not there the site has none
+	answers map[string]Output // by the command's name; a command that is not in it is not installed
 	asked   []string
 	environ []string
 }
@@ -119,7 +119,7 @@ func TestExecLooksUpOnlyInItsPath(t *testing.T) {
 	}
 }
 
-// A command that lived on could submit a job after another was submitted in its place.
+// Exec's command dies with this process. If it lived on, it could submit a job after another was submitted in its place.
 func TestExecDiesWithThisProcess(t *testing.T) {
 	if dir := os.Getenv("SLURM_TEST_VICTIM"); dir != "" { // the process that is killed
 		_, err := Exec(t.Context(), Command{Name: "sbatch", Environ: []string{"PATH=" + dir + ":/usr/bin:/bin"}})
@@ -149,7 +149,7 @@ func TestExecDiesWithThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = victim.Wait() // it was killed
-	// reading ends once nobody holds the pipe any more
+	// reading ends when no process has the pipe open any more
 	if err := said.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}

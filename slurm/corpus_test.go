@@ -12,7 +12,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// dumps has the variables of batch scripts and tasks of a real Slurm 22.05, a folder for each step: see testdata/22.05/README.md.
+// dumps holds the variables of batch scripts and tasks of a real Slurm 22.05, with a folder for each step: see testdata/22.05/README.md.
 var dumps = filepath.Join("testdata", "22.05", "env")
 
 // envFile is one dump of the corpus: variables by name.
@@ -47,8 +47,7 @@ func (e envFile) number(t *testing.T, name string) int {
 	return n
 }
 
-// steps are the steps of dumps with the nodes and tasks that their COMMAND asks for,
-// read off by hand.
+// steps lists the steps of dumps, with the numbers of nodes and tasks that a person read in their COMMAND.
 var steps = map[string]struct{ nodes, tasks int }{
 	"01-N4-n8-tpn2":         {4, 8},
 	"02-N4-n8-tpn2-gpu2":    {4, 8},
@@ -83,8 +82,8 @@ var steps = map[string]struct{ nodes, tasks int }{
 	"32-odd-node-names":     {8, 8},
 }
 
-// TestFromEnvironReadsEveryTask holds every task of every step of the corpus against what its COMMAND
-// asked for and against the other tasks of the same step.
+// TestFromEnvironReadsEveryTask compares each task of each step of the corpus with what its COMMAND asked for, and with the other tasks of
+// the same step.
 func TestFromEnvironReadsEveryTask(t *testing.T) {
 	for step, want := range steps {
 		t.Run(step, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestFromEnvironReadsEveryTask(t *testing.T) {
 	}
 }
 
-// checkTask holds one task of a step against the dumps of all.
+// checkTask compares one task of a step with the dumps of all its tasks.
 func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 	t.Helper()
 	a, err := slurm.FromEnviron(env.lookup)
@@ -157,7 +156,7 @@ func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 	if a.NodeName() != env["SLURMD_NODENAME"] || a.Address(a.NodeRank) != a.NodeName() {
 		t.Errorf("rank %d: node %q, address %q; want %q", procID, a.NodeName(), a.Address(a.NodeRank), env["SLURMD_NODENAME"])
 	}
-	// hostname(1) says the node's name where each node has a host of its own: "vm" was all nodes in one.
+	// hostname(1) prints the node's name if each node is a host. "vm" is a host that had all nodes.
 	if host := env["HOSTNAME_CMD"]; host != a.NodeName() && host != "vm" {
 		t.Errorf("rank %d: node %q, hostname %q", procID, a.NodeName(), host)
 	}
@@ -170,7 +169,7 @@ func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 	return a
 }
 
-// No step of the corpus is left out above.
+// The table steps has each step of the corpus.
 func TestStepsOfTheCorpusAreAllThere(t *testing.T) {
 	for _, pattern := range []string{"*/task-00.env", "*/*/task-00.env"} {
 		files, err := filepath.Glob(filepath.Join(dumps, pattern))
@@ -186,7 +185,7 @@ func TestStepsOfTheCorpusAreAllThere(t *testing.T) {
 	}
 }
 
-// TestFromEnvironReadsBatchScripts reads the job from all batch scripts of the corpus: a plan, no step.
+// TestFromEnvironReadsBatchScripts reads the job from all batch scripts of the corpus, which are not in a step.
 func TestFromEnvironReadsBatchScripts(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dumps, "*", "batch.env"))
 	if err != nil || len(files) < 26 {
@@ -206,7 +205,7 @@ func TestFromEnvironReadsBatchScripts(t *testing.T) {
 			a.Tasks != env.number(t, "SLURM_NTASKS") {
 			t.Errorf("%s: nodes %q, this one %q, %d tasks", name, a.Nodes, a.NodeName(), a.Tasks)
 		}
-		// The only one in which Slurm contradicts itself: SLURM_NTASKS=7, SLURM_TASKS_PER_NODE=2(x4).
+		// The only script in which Slurm contradicts itself: SLURM_NTASKS=7, SLURM_TASKS_PER_NODE=2(x4).
 		if contradictory := name == "05-uneven-2x3-1"; contradictory != (a.TasksPerNode == nil) {
 			t.Errorf("%s: tasks per node %v", name, a.TasksPerNode)
 		}
@@ -230,7 +229,7 @@ func TestFromEnvironReadsSalloc(t *testing.T) {
 	}
 }
 
-// TestRestartHasItsOwnKey: the same job before and after a requeue.
+// The same job has another key after a requeue.
 func TestRestartHasItsOwnKey(t *testing.T) {
 	for restarts, want := range []string{"lab/116..0", "lab/116..1"} {
 		env := readEnvFile(t, filepath.Join(dumps, "31-restarted", fmt.Sprint("rqenv.", restarts)))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Of several options the last counts, as for sbatch: that on its command line.
+// If an option is given several times, the last one counts, as for sbatch, whose command line comes last.
 func TestDependencyIsTheLast(t *testing.T) {
 	file := Options{List: []Option{{Name: "dependency", Value: "afterok:1"}}}
 	extra := Options{List: file.List, Extra: []string{"--dependency=afterok:2"}}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// directiveCases are scripts, and what sbatch 22.05.8 -vv says of each: the options of its components, or "refused".
+// directiveCases are scripts, and what sbatch 22.05.8 -vv prints for each: the options of its components, or "refused".
 var directiveCases = []struct {
 	name, script string
 	want         []string // "name" or "name=value"; ":" between components
@@ -65,7 +65,7 @@ func TestDirectives(t *testing.T) {
 	}
 }
 
-// The installed sbatch reads the same scripts; it prints the options that are set in an order of its own.
+// The installed sbatch reads the same options in these scripts. It prints the options that are set, in its own order.
 func TestDirectivesWithSbatch(t *testing.T) {
 	sbatch, err := exec.LookPath("sbatch")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestDirectivesWithSbatch(t *testing.T) {
 	}
 }
 
-// sbatchOptions are the options that sbatch has read from a script's first component, or "refused".
+// sbatchOptions returns the options that sbatch has read from a script's first component, or "refused".
 func sbatchOptions(t *testing.T, sbatch, dir, script string) map[string]string {
 	t.Helper()
 	cmd := exec.Command(sbatch, "-vv", script)
@@ -118,8 +118,8 @@ func sbatchOptions(t *testing.T, sbatch, dir, script string) map[string]string {
 			read[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}
-	_ = cmd.Process.Kill() // it would now look for a controller
-	_ = cmd.Wait()         // and so ends as killed
+	_ = cmd.Process.Kill() // otherwise it would now look for a controller
+	_ = cmd.Wait()         // its error says that it was killed
 	if !begun {
 		return map[string]string{"refused": ""}
 	}

@@ -62,7 +62,7 @@ func TestFactsCorpus(t *testing.T) {
 	}
 }
 
-// Slurm 25.11 says COMPLETING alone while a job is being ended. What ended it is in other fields.
+// Slurm 25.11 reports only COMPLETING while a job is being ended. Other fields show what ended it.
 func TestFactsOf25_11(t *testing.T) {
 	for file, want := range map[string]JobFacts{
 		"cancel":   {JobStatus: JobStatus{ID: "6", State: "COMPLETING", Reason: "None"}},
@@ -87,7 +87,7 @@ func TestFactsOf25_11(t *testing.T) {
 	}
 }
 
-// A line as scontrol has it while a job that was preempted, and must not run on some nodes, is about to end.
+// This is scontrol's line for a job that was preempted, must not run on some nodes, and is about to end.
 func TestFacts(t *testing.T) {
 	line := `JobId=61 ArrayJobId=57 ArrayTaskId=4 JobName=a UserId=b End UserId=root(0) JobState=COMPLETING Reason=None ` +
 		`Dependency=(null) Requeue=1 Restarts=2 BatchFlag=1 ` +
@@ -123,8 +123,8 @@ func TestDownNodes(t *testing.T) {
 	}
 }
 
-// The states are those of sinfo(1), "NODE STATE CODES"; nodes and reasons are what real clusters said: 22.05 of n1 to n4, where an
-// administrator drained n3, and 25.11 of n12 and n13, after n12 had failed.
+// The states are those of sinfo(1), "NODE STATE CODES". Nodes and reasons were printed by real clusters: n1 to n4 by 22.05, where an
+// administrator drained n3, and n12 and n13 by 25.11, after n12 had failed.
 func TestDraining(t *testing.T) {
 	lines := []string{
 		"n1|mixed|none", "n1|mixed|none", "n3|drained|maintenance", "n3|drained|maintenance", "n4|idle|none",
@@ -152,7 +152,7 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// FuzzDraining: whatever sinfo prints, a reason is one short line that does nothing to a terminal.
+// Whatever sinfo prints, a reason is one short line without characters that control a terminal.
 func FuzzDraining(f *testing.F) {
 	f.Add("n3\x1fdrained\x1fmaintenance\nn4\x1fidle\x1fnone\n")
 	f.Add("n3\x1fdraining@\x1fa\x1fb\r\n\x1f+\x1f\n")

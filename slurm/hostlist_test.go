@@ -33,8 +33,8 @@ func readTSV(t *testing.T, name string, atLeast int) [][]string {
 	return rows
 }
 
-// accepted are the lists that Slurm 22.05 refuses for the text after their last bracket, and which
-// are accepted here as by Slurm 23.11. The expansions are by hand.
+// accepted holds the lists that Slurm 22.05 refuses because of the text after their last bracket. This package accepts them, as Slurm 23.11
+// does. The expansions were written by hand.
 var accepted = map[string]string{
 	"n[1-2,4],gpu[001-003,010]-ib0,login": "n1 n2 n4 gpu001-ib0 gpu002-ib0 gpu003-ib0 gpu010-ib0 login",
 	"node-a[1-2].example.org":             "node-a1.example.org node-a2.example.org",
@@ -42,14 +42,14 @@ var accepted = map[string]string{
 	"n[1-2]/3":                            "n1/3 n2/3",
 }
 
-// refused are the lists that Slurm 22.05 repairs silently (see its answers in the corpus).
+// refused holds the lists that Slurm 22.05 repairs silently (see its answers in the corpus).
 var refused = map[string]bool{
 	"n[1-":  true, // "n]"
 	"n1-4]": true, // "n1-4]"
 	"n[99999999999999999999-100000000000000000001]": true, // the number saturates
 }
 
-// TestExpandHostlistCorpus holds every answer of `scontrol show hostnames` that was collected.
+// TestExpandHostlistCorpus checks every answer of `scontrol show hostnames` in the corpus.
 func TestExpandHostlistCorpus(t *testing.T) {
 	seen := 0
 	for _, row := range readTSV(t, "expand.tsv", 40) {
@@ -84,7 +84,7 @@ func TestExpandHostlistCorpus(t *testing.T) {
 	}
 }
 
-// TestExpandOrdersSeveralBracketsAsSlurm holds the odd order in which Slurm turns several brackets.
+// TestExpandOrdersSeveralBracketsAsSlurm checks the unusual order in which Slurm expands several brackets.
 func TestExpandOrdersSeveralBracketsAsSlurm(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "22.05", "hostlists", "multidim.txt"))
 	if err != nil {
@@ -104,8 +104,8 @@ func TestExpandOrdersSeveralBracketsAsSlurm(t *testing.T) {
 	}
 }
 
-// Beyond the corpus: answers of scontrol 22.05.8 asked one by one (those without a suffix), and
-// the vectors of ClusterShell's and Slurm's own tests.
+// These lists are not in the corpus. The ones without a suffix were given to scontrol 22.05.8 one by one; the others are test vectors of
+// ClusterShell and of Slurm.
 func TestExpandHostlist(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                           "",
@@ -186,7 +186,7 @@ func TestExpandRefuses(t *testing.T) {
 	}
 }
 
-// TestExpandIsBounded: what a list stands for is known before memory is taken for it.
+// ExpandHostlist knows the size of the result before it allocates memory for it.
 func TestExpandIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		list string
@@ -204,7 +204,8 @@ func TestExpandIsBounded(t *testing.T) {
 		{"n1", -1, false},
 		{"", 0, true},
 	} {
-		// All memory of the process is counted, also that of who runs meanwhile, which only adds: the least of several tries decides.
+		// This counts all memory of the process, including that of other goroutines, which can only add to it. The least of several tries
+		// decides.
 		least := uint64(math.MaxUint64)
 		for try := 0; try < 5 && least > 1<<20; try++ {
 			var before, after runtime.MemStats
@@ -246,8 +247,7 @@ func TestCountHosts(t *testing.T) {
 	}
 }
 
-// TestFoldHostlistCorpus holds every answer of `scontrol show hostlist` that was collected. Rows of
-// hostlistsorted are another command's.
+// TestFoldHostlistCorpus checks every answer of `scontrol show hostlist` in the corpus. Rows of hostlistsorted belong to another command.
 func TestFoldHostlistCorpus(t *testing.T) {
 	held := 0
 	for _, row := range readTSV(t, "compress.tsv", 30) {
@@ -268,8 +268,8 @@ func TestFoldHostlistCorpus(t *testing.T) {
 	}
 }
 
-// Beyond the corpus: answers of scontrol 22.05.8 asked one by one, but for the last three, where
-// Slurm saturates numbers, or the names cannot come from it.
+// These lists are not in the corpus. They were given to scontrol 22.05.8 one by one, except for the last three: there Slurm saturates
+// numbers, or the names cannot come from it.
 func TestFoldHostlist(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                      "",
@@ -298,7 +298,7 @@ func TestFoldHostlist(t *testing.T) {
 	}
 }
 
-// A fold never writes a range that expansion refuses.
+// A folded list has no range that expansion refuses.
 func TestFoldWritesNoRangeThatIsRefused(t *testing.T) {
 	hosts := make([]string, slurm.MaxNodes+2)
 	for i := range hosts {
@@ -313,7 +313,7 @@ func TestFoldWritesNoRangeThatIsRefused(t *testing.T) {
 	}
 }
 
-// hostNames draws names as clusters have them, and runs of neighbors among them.
+// hostNames draws names as clusters have them, with consecutive numbers among them.
 func hostNames() *rapid.Generator[[]string] {
 	return rapid.Custom(func(t *rapid.T) []string {
 		var hosts []string
@@ -344,8 +344,7 @@ func TestFoldThenExpandIsIdentity(t *testing.T) {
 	})
 }
 
-// scontrol returns a function that asks the scontrol of this machine to show something. It needs
-// no daemon, only a configuration file that it can read.
+// scontrol returns a function that runs this machine's `scontrol show`. It needs no daemon, only a configuration file that it can read.
 func scontrol(t *testing.T) func(arg ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("scontrol")
@@ -368,7 +367,7 @@ func scontrol(t *testing.T) func(arg ...string) string {
 	}
 }
 
-// TestHostlistAgreesWithScontrol compares with the real thing on lists that no one thought of.
+// TestHostlistAgreesWithScontrol compares the results for random lists with those of the installed scontrol.
 func TestHostlistAgreesWithScontrol(t *testing.T) {
 	show := scontrol(t)
 	number := rapid.SampledFrom([]string{"0", "1", "01", "3", "007", "9-11", "09-10", "098-101", "8-010", "2-2"})

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// squeueLine puts fields, by the letters of squeueFormat, together as squeue prints them.
+// squeueLine joins fields, given by the letters of squeueFormat, into a line as squeue prints it.
 func squeueLine(fields map[byte]string) string {
 	var out []string
 	for _, letter := range []byte("iATrelj") {
@@ -19,8 +19,8 @@ func squeueLine(fields map[byte]string) string {
 	return strings.Join(out, separator) + "\n"
 }
 
-// squeueCorpus is a recording of squeue, made with bars between the fields, as this package's own
-// format would have shown it. letters are the recorded fields; the last one may hold bars.
+// squeueCorpus converts a recording of squeue with bars between the fields into this package's format. letters are the recorded fields; the
+// last one may contain bars.
 func squeueCorpus(t *testing.T, name, letters string) Output {
 	t.Helper()
 	out := recorded(t, name)
@@ -79,7 +79,7 @@ func TestSqueueStatesAreRead(t *testing.T) {
 	}
 }
 
-// sacctCorpus is cli2/sacct-P-parsed as "sacct -X" with this package's format would have shown it.
+// sacctCorpus converts cli2/sacct-P-parsed into the output of "sacct -X" with this package's format.
 func sacctCorpus(t *testing.T) Output {
 	t.Helper()
 	out := recorded(t, "cli2/sacct-P-parsed")
@@ -117,7 +117,7 @@ func TestParseSacctCorpus(t *testing.T) {
 	}
 }
 
-// withoutFields drops fields, from number at on, from a recording: when it was made, this package asked for more.
+// withoutFields removes fields, starting at number at, from a recording: when it was made, this package requested more fields.
 func withoutFields(out Output, at, fields int) Output {
 	var text strings.Builder
 	for line := range strings.Lines(string(out.Stdout)) {
@@ -130,7 +130,7 @@ func withoutFields(out Output, at, fields int) Output {
 	return out
 }
 
-// Of a job that has ended accounting keeps why it waited before: that is not why it ended, and is not told.
+// For a job that has ended, accounting keeps the reason for which it waited. That is not the reason for its end, so Jobs omits it.
 func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
 	before := parseSqueue(withoutFields(recorded(t, "acct/squeue-ended"), 4, 3).Stdout)
 	forgotten := map[string]Output{
@@ -265,8 +265,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// A caller that stops while a command answers gets what is known by then, or why there is nothing: a job that nobody could be asked about
-// is not one that Slurm does not know.
+// If a caller stops while a command answers, it gets the jobs known by then, or the reason why there are none: a job for which no command
+// could be run is different from a job that Slurm does not know.
 func TestJobsOfACallerThatStops(t *testing.T) {
 	stop := errors.New("TERM")
 	for command, id := range map[string]string{"squeue": "13", "sacct": "99999"} {
@@ -315,7 +315,7 @@ func TestJobsAreAskedForByCluster(t *testing.T) {
 	}
 }
 
-// All commands of a Client that is on a cluster ask that one, but for an id that names another.
+// All commands of a Client for a cluster go to that cluster, unless an id names another one.
 func TestOnAsksACluster(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"sbatch": {Stdout: []byte("3;lab\n")}, "squeue": {}, "scancel": {}, "scontrol": {}}}
 	base := p.client()

@@ -112,7 +112,7 @@ func FuzzParseTaskCounts(f *testing.F) {
 
 const day = 24 * time.Hour
 
-// The forms of sbatch(1), each computed by hand.
+// The forms are those of sbatch(1). Each value was computed by hand.
 func TestParseTime(t *testing.T) {
 	for s, want := range map[string]time.Duration{
 		"90":          90 * time.Minute,
@@ -143,7 +143,7 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// All but the last four are refused by sbatch 22.05.8 too; those it wraps round or reads oddly.
+// sbatch 22.05.8 also refuses all of these except the last four, for which its arithmetic overflows or which it misreads.
 func TestParseTimeRefuses(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                              "write minutes",
@@ -176,8 +176,7 @@ func TestParseTimeRefuses(t *testing.T) {
 	}
 }
 
-// TestTimeCorpus reads every limit and run time that Slurm's commands showed, and writes it
-// the same way.
+// TestTimeCorpus parses every limit and run time that Slurm's commands printed, and formats it the same way.
 func TestTimeCorpus(t *testing.T) {
 	times := regexp.MustCompile(`\b(?:TimeLimit|RunTime|DefaultTime|MaxTime)=(\d\S*:\d\d|UNLIMITED)`)
 	files, err := filepath.Glob(filepath.Join("testdata", "22.05", "cli*", "scontrol-*.stdout"))
@@ -247,7 +246,7 @@ func FuzzParseTime(f *testing.F) {
 	})
 }
 
-// TestParseWarning: what sbatch 22.05.8 takes and what it refuses (each was tried with --test-only), and what its manual says it means.
+// The cases are what sbatch 22.05.8 accepts and what it refuses (each was tried with --test-only), with the meaning that its manual gives.
 func TestParseWarning(t *testing.T) {
 	usr1, minute := syscall.SIGUSR1, time.Minute
 	for text, want := range map[string]slurm.Warning{

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every long option that the installed sbatch(1) documents is either taken or refused with advice.
+// For each long option that the installed sbatch(1) documents, the table either has the option or has advice on why it is refused.
 func TestOptionTableCoversManual(t *testing.T) {
 	page, err := exec.Command("man", "-P", "cat", "sbatch").Output()
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// All that have not the form are refused by sbatch 22.05.8 too, but for the last two, which it takes; what is too large it wraps round.
+// sbatch 22.05.8 also refuses all that do not have the right form, except the last two, which it accepts. For numbers that are too large,
+// its arithmetic overflows.
 func TestSizesAreCheckedAsSbatchDoes(t *testing.T) {
 	for _, s := range []string{
 		"0", "1", "1500", "1K", "1k", "1KB", "1kb", "512M", "32G", "32g", "32GB", "2T", "007",
@@ -36,7 +37,7 @@ func TestParseOption(t *testing.T) {
 	for _, c := range []struct {
 		key   string
 		value any
-		want  string // the word that sbatch gets; "" where nothing is asked for
+		want  string // the word that sbatch gets; "" if there is none
 	}{
 		{"partition", "gpu", "--partition=gpu"},
 		{"nodes", int64(2), "--nodes=2"},
@@ -87,7 +88,7 @@ func TestParseOptionRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		key   string
 		value any
-		says  string // part of the message that tells what to write
+		says  string // part of the message that says what to write
 	}{
 		"unknown key":         {"nodez", int64(2), "not an option of sbatch"},
 		"empty key":           {"", "x", "not an option of sbatch"},

@@ -25,7 +25,7 @@ func TestPartition(t *testing.T) {
 		"":       {nodes("4|4000|gpu:2"), main, nil},
 		"main":   {nodes("4|4000|gpu:2"), main, nil},
 		"small":  {nodes("64|256000|gpu:a100:4(S:0-1)", "128|512000|gpu:h100:8(IDX:0-7),fpga:1", "8|1000|(null)"), small, nil},
-		"closed": {nodes("4+|4000+|gpu:x"), unknown, nil}, // nodes of several kinds on one line, and GPUs in a form of its own
+		"closed": {nodes("4+|4000+|gpu:x"), unknown, nil}, // nodes of several kinds on one line, and GPUs in a nonstandard form
 		"nosuch": {nil, Partition{}, ErrNoPartition},
 	} {
 		p := &pretend{answers: map[string]Output{"scontrol": recorded(t, "cli/scontrol-show-partition-o"), "sinfo": {Stdout: test.sinfo}}}

@@ -14,8 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostileWords are values that have broken launchers: both grammars' special characters, in
-// every place.
+// hostileWords are values that have broken launchers: the special characters of both grammars, in every position.
 var hostileWords = []string{
 	"", " ", "a", "a b", " a", "a ", "#", "a#b", ":", ":x", "=", "a=b", "-", "--", "~", "~/x", "*", "?", "[a-z]",
 	"'", `"`, `\`, `\\`, `a\`, `'"'`, `"'"`, `\'`, `\"`, "'; touch pwned; '", `"; touch pwned; "`,
@@ -39,10 +38,9 @@ func TestControlCharactersAreNoWord(t *testing.T) {
 	}
 }
 
-// readDirective reads what stands after "#SBATCH " into words, by the grammar of
-// launching.md §4.3, which was read in Slurm's opt.c. It is the oracle for the quoter, and
-// TestDirectiveIsReadAsSbatchDoes holds it against answers of a real sbatch. (In one point the paper is
-// wrong, for 22.05 at least: outside quotes a blank ends the word even after a backslash.)
+// readDirective splits the text after "#SBATCH " into words, by the grammar of launching.md §4.3, which was derived from Slurm's opt.c. It
+// is the reference for the quoter, and TestDirectiveIsReadAsSbatchDoes compares it with the answers of a real sbatch. (The paper is wrong
+// in one point, at least for 22.05: outside quotes a blank ends the word even after a backslash.)
 func readDirective(line string) (words []string, err error) {
 	for {
 		line = strings.TrimLeft(line, " \t\n\v\f\r")
@@ -96,7 +94,7 @@ end:
 	return string(out), line[i:], some, nil
 }
 
-// What sbatch -vv of Slurm 22.05.8 made of each line.
+// The words are those that sbatch -vv of Slurm 22.05.8 read in each line.
 func TestDirectiveIsReadAsSbatchDoes(t *testing.T) {
 	for line, want := range map[string][]string{
 		`--job-name=exp#3`:                    {"--job-name=exp"},
@@ -143,7 +141,7 @@ func TestDirectiveIsQuotedWhereItMust(t *testing.T) {
 	}
 }
 
-// Every word that may be asked for comes back as that one word.
+// Every permitted word, once quoted, is read as that one word.
 func FuzzQuoteDirective(f *testing.F) {
 	for _, s := range hostileWords {
 		f.Add(s)
@@ -165,9 +163,8 @@ func FuzzQuoteDirective(f *testing.F) {
 	})
 }
 
-// The installed sbatch itself reads what quoteDirective writes. It needs no cluster for that: told to be
-// verbose, it prints the options it has read before it looks for a controller, and there is
-// none where its configuration sends it.
+// The installed sbatch reads what quoteDirective writes. It needs no cluster for that: with -v it prints the options that it has read
+// before it looks for a controller, and the configuration names one that does not exist.
 func TestQuoteDirectiveWithSbatch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs sbatch once per word")
@@ -192,7 +189,7 @@ func TestQuoteDirectiveWithSbatch(t *testing.T) {
 	}
 }
 
-// sbatchComment is the --comment that sbatch has read from the script.
+// sbatchComment returns the --comment that sbatch has read from the script.
 func sbatchComment(t *testing.T, sbatch, dir, script string) (comment string, found bool) {
 	t.Helper()
 	cmd := exec.Command(sbatch, "-vv", script)
@@ -210,8 +207,8 @@ func sbatchComment(t *testing.T, sbatch, dir, script string) (comment string, fo
 			comment, found = value, true
 		}
 	}
-	_ = cmd.Process.Kill() // it would now look for a controller
-	_ = cmd.Wait()         // and so ends as killed
+	_ = cmd.Process.Kill() // otherwise it would now look for a controller
+	_ = cmd.Wait()         // its error says that it was killed
 	return comment, found
 }
 
@@ -222,7 +219,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// shellWords lets a real shell read words, each as quoted, and returns what it made of them.
+// shellWords passes the quoted words to a real shell, and returns the words that the shell has read.
 func shellWords(t interface{ Fatalf(string, ...any) }, shell string, words []string) []string {
 	cmd := exec.Command(shell)
 	cmd.Stdin = strings.NewReader("printf '%s\\0' " + ShellJoin(words) + "\n")
@@ -315,7 +312,7 @@ func FuzzShellQuote(f *testing.F) {
 	f.Add(strings.Join(hostileWords, "\x00"))
 	shell := shells(f)[0]
 	f.Fuzz(func(t *testing.T, s string) {
-		words := strings.Split(s, "\x00") // one shell for many words
+		words := strings.Split(s, "\x00") // one shell reads many words
 		if got := shellWords(t, shell, words); !slices.Equal(got, words) {
 			t.Fatalf("%s read %q as %q", shell, words, got)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A pretend cluster: ddpbatch and srun are small scripts that write down how they were called.
+// A pretend cluster: ddpbatch and srun are small scripts that record how they were called.
 const (
 	fakeDdpbatch = `#!/bin/bash
 [ "$1 $2" != "attempt watch" ] || { printf '%s ' "$@" >"$LOG.watch"; exit; }
@@ -42,7 +42,7 @@ while [[ $1 == --* ]]; do shift; done
 `
 )
 
-// scriptRun is a run directory with a rendered script in it, and the pretend cluster.
+// scriptRun is a run directory with a rendered script, and the pretend cluster.
 type scriptRun struct {
 	dir    string
 	script string
@@ -72,9 +72,9 @@ func newScriptRun(t *testing.T, runDir string, change func(*Script)) *scriptRun 
 		"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "HOME=" + dir, "LOG=" + filepath.Join(dir, "log")}}
 }
 
-// doNotIgnore sees to it that what the test starts can be reached by sig, also where the tests are a background job of a script: such a job
-// ignores SIGINT, what it starts inherits that, and a shell cannot trap what was ignored when it began. What a process is notified of is
-// back to the default in its children.
+// doNotIgnore makes sure that processes which the test starts can receive sig, even if the tests are a background job of a script. Such a
+// job ignores SIGINT, its children inherit that, and a shell cannot trap a signal that was ignored when it started. A signal for which a
+// process has called signal.Notify has the default action in its children.
 func doNotIgnore(t *testing.T, sig os.Signal) {
 	t.Helper()
 	received := make(chan os.Signal, 1)
@@ -102,7 +102,7 @@ func (s *scriptRun) run(t *testing.T, env ...string) (output string, code int) {
 	return string(out), code
 }
 
-// calls are the commands that ran, each with its words, in order.
+// calls returns the commands that ran, each with its words, in order.
 func (s *scriptRun) calls(t *testing.T) (calls [][]string) {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
@@ -159,7 +159,7 @@ func TestScriptStopsWhereAttemptIsRefused(t *testing.T) {
 	}
 }
 
-// The agents use PMI-2 where srun has it.
+// The agents use PMI-2 if srun supports it.
 func TestScriptUsesPMI2(t *testing.T) {
 	s := newScriptRun(t, "run", func(s *Script) { s.MinNodes, s.Grace = 1, time.Minute })
 	if out, code := s.run(t, "MPI=pmi2"); code != 0 || out != "" {
@@ -172,9 +172,9 @@ func TestScriptUsesPMI2(t *testing.T) {
 	}
 }
 
-// A step of agents has all cores of the job, however many it asked for, and the GPUs that a task was asked for. Where each rank is a task,
-// it has what sbatch was asked for, unless the job has components: that is what their first one was asked for. The texts are those of Slurm
-// 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
+// A step of agents has all cores of the job, however many it requested, and the GPUs that were requested for a task. If each rank is a
+// task, the step has what sbatch was asked for, unless the job has components: then the variable holds only the request of the first
+// component. The texts are those of Slurm 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
 func TestScriptLeavesGPUsToTasks(t *testing.T) {
 	for _, test := range []struct{ mode, tres, want string }{
 		{"agent", "", "unset"},
@@ -208,7 +208,7 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 	}
 }
 
-// Where srun outlives agents that are lost, somebody sees to its end.
+// If srun outlives agents that are lost, the script starts attempt watch, which ends srun.
 func TestScriptWatchesAStepThatOutlivesAgents(t *testing.T) {
 	for least, want := range map[int]string{0: "", 1: `^attempt watch --srun [0-9]+ /.*/run/tasks/0 $`} {
 		s := newScriptRun(t, "run", func(s *Script) { s.MinNodes = least })
@@ -222,10 +222,10 @@ func TestScriptWatchesAStepThatOutlivesAgents(t *testing.T) {
 	}
 }
 
-// posixModes are how sbatch may hand its environment on to the script's bash: as most people have it, and in POSIX mode.
+// posixModes are two ways in which sbatch may pass its environment to the script's bash: the usual one, and POSIX mode.
 var posixModes = map[string][]string{"bash": nil, "posix": {"POSIXLY_CORRECT=1"}}
 
-// srun's code is told as it is, be it that of a signal.
+// The script exits with srun's code, even if it is that of a signal.
 func TestScriptPassesCode(t *testing.T) {
 	for name, env := range posixModes {
 		for _, code := range []int{0, 1, 75, 93, 127, 128, 137, 143, 255} {
@@ -247,7 +247,7 @@ func TestScriptNeedsSharedFiles(t *testing.T) {
 	}
 }
 
-// TestScriptRunsOnlyItsOwn holds that the batch script starts no program that another user could have changed.
+// TestScriptRunsOnlyItsOwn checks that the batch script starts no program that another user could have changed.
 func TestScriptRunsOnlyItsOwn(t *testing.T) {
 	const stranger = 4242
 	chmod := func(name string, mode os.FileMode) func(run string) error {
@@ -260,7 +260,7 @@ func TestScriptRunsOnlyItsOwn(t *testing.T) {
 		name   string
 		change func(run string) error
 		runs   bool
-		names  string // what the message names, below the folder of runs
+		names  string // what the message names below the folder of runs
 	}{
 		{"nothing changed", func(string) error { return nil }, true, ""},
 		{"others write to runs, which is sticky", chmod("..", 0o777|os.ModeSticky), true, ""},
@@ -313,8 +313,7 @@ func TestScriptRunsOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestScriptDoesNotTrustSilence holds that no answer of find's is taken for a good one, and that one which a signal cut short is asked for
-// again.
+// If find prints nothing, the script does not take that for success. If a signal has interrupted find, the script runs it again.
 func TestScriptDoesNotTrustSilence(t *testing.T) {
 	real, err := exec.LookPath("find")
 	if err != nil {
@@ -323,7 +322,7 @@ func TestScriptDoesNotTrustSilence(t *testing.T) {
 	for name, test := range map[string]struct {
 		find string
 		code int
-		says string // of the cause; "": it runs
+		says string // the cause; "": it runs
 	}{
 		"find fails":         {"exit 1", 2, "find could not determine the owner of RUN (exit code 1)"},
 		"no find":            {"exit 127", 2, "find could not determine the owner of RUN (exit code 127)"},

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// "set -x" in the user's lines must not print the secret, nor "set -a" export what holds it, nor a trap show it.
+// "set -x" in the user's lines does not print the secret, "set -a" does not export the variable that holds it, and a trap does not show it.
 func TestScriptKeepsSecret(t *testing.T) {
 	for _, line := range []string{"set -xa", `trap 'echo "$BASH_COMMAND"' DEBUG`} {
 		s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{line} })
@@ -21,7 +21,7 @@ func TestScriptKeepsSecret(t *testing.T) {
 	}
 }
 
-// Signals that come before srun is called do not end the script, which would leave nobody to ask Slurm what they mean.
+// Signals that arrive before srun is called do not end the script. If they did, no process would be left to ask Slurm what they mean.
 func TestScriptReceivesBeforeSrun(t *testing.T) {
 	for _, test := range []struct {
 		setup   string
@@ -114,7 +114,7 @@ func TestScriptRunsTheSetup(t *testing.T) {
 			want := [][]string{{"ddpbatch", "attempt", "begin", run}, end}
 			calls := s.calls(t)
 			switch {
-			case name == "leaves with 0": // nobody says that it has failed
+			case name == "leaves with 0": // nothing has failed, so neither attempt begin nor attempt end runs
 				want = nil
 			case c.code != 1 && len(calls) == 4: // srun and run are between
 				calls = [][]string{calls[0], calls[3]}
@@ -130,7 +130,7 @@ func TestScriptRunsTheSetup(t *testing.T) {
 	}
 }
 
-// What fails in the setup after a warning is a fault all the same.
+// If the setup fails after a warning, it still counts as a failure.
 func TestScriptFailsInSetup(t *testing.T) {
 	s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
 	if out, code := s.run(t, "DDPBATCH_SETUP_FAILURE=another's"); code != 1 || !strings.Contains(out, "from: false") {
@@ -141,7 +141,8 @@ func TestScriptFailsInSetup(t *testing.T) {
 	}
 }
 
-// What a line of the setup's that fails has of secrets, the script leaves to attempt end to print. A trap of the user's own on EXIT runs.
+// If a line of the setup fails, the script leaves it to attempt end to print that line, which may hold secrets. The user's own trap on EXIT
+// runs.
 func TestScriptFailsWithSecret(t *testing.T) {
 	s := newScriptRun(t, "run", func(s *Script) {
 		s.Setup.Script = []string{"trap 'echo own trap' EXIT", "MY_TOKEN=s3cret ls /nonexistent/x 2>/dev/null"}
@@ -154,7 +155,7 @@ func TestScriptFailsWithSecret(t *testing.T) {
 		t.Errorf("attempt end got %q, %v", got, err)
 	}
 	for _, call := range s.calls(t) {
-		if strings.Contains(strings.Join(call, " "), "s3cret") { // a command line is there for all to see
+		if strings.Contains(strings.Join(call, " "), "s3cret") { // every user can see a command line
 			t.Errorf("ran %q", call)
 		}
 	}

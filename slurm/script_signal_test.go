@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Signals interrupt bash's wait; the script must go on waiting, report them, and still report srun's own code. The first
-// warning becomes the stop file while srun runs.
+// Signals interrupt bash's wait. The script must then continue to wait, report the signals, and still exit with srun's own code. The first
+// warning creates the stop file while srun runs.
 func TestScriptSurvivesSignals(t *testing.T) {
 	for name, env := range posixModes {
 		t.Run(name, func(t *testing.T) { testScriptSurvivesSignals(t, env...) })
@@ -33,7 +33,7 @@ func TestScriptSurvivesSignals(t *testing.T) {
 // exit code.
 func isWaiting(t *testing.T, pid int) bool {
 	t.Helper()
-	for range 3 { // a trap that makes a file may sleep for a moment
+	for range 3 { // a trap that creates a file may sleep for a moment
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			t.Fatal(err)
@@ -93,13 +93,13 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil { // blocks until srun reads
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its code is looked at below
+	_ = cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != 5 {
 		t.Errorf("exit %v, want srun's code 5; stderr: %s", cmd.ProcessState, stderr.String())
 	}
 	calls := s.calls(t)
 	end := calls[len(calls)-1]
-	// bash 5.2 forgets some of several signals that come at once
+	// bash 5.2 loses some of several signals that arrive together
 	passed := strings.Fields(end[6])
 	strange := slices.ContainsFunc(passed, func(s string) bool {
 		return !slices.Contains([]string{"HUP", "INT", "QUIT", "TERM", "USR2"}, s)
@@ -112,11 +112,11 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 	}
 }
 
-// A warning that cannot be handed on (no space, a file system that is read-only) is told at the end all the same.
+// If a warning cannot be written (no space, a read-only file system), the script still reports it at the end.
 func TestScriptReportsAWarningWithoutAFile(t *testing.T) {
 	for name, env := range posixModes {
 		s := newScriptRun(t, "run", nil)
-		if err := os.Mkdir(filepath.Join(s.dir, "run", "signal"), 0o700); err != nil { // where the file is to be
+		if err := os.Mkdir(filepath.Join(s.dir, "run", "signal"), 0o700); err != nil { // in place of the file
 			t.Fatal(err)
 		}
 		pause := filepath.Join(s.dir, "pause")
@@ -145,7 +145,7 @@ func TestScriptReportsAWarningWithoutAFile(t *testing.T) {
 		if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // its code is looked at below
+		_ = cmd.Wait() // the exit code is checked below
 		calls := s.calls(t)
 		if end := calls[len(calls)-1]; cmd.ProcessState.ExitCode() != 5 || end[2] != "end" || strings.TrimSpace(end[6]) != "USR2" {
 			t.Errorf("%s: exit code %d, attempt end was called as %q", name, cmd.ProcessState.ExitCode(), end)
@@ -153,8 +153,8 @@ func TestScriptReportsAWarningWithoutAFile(t *testing.T) {
 	}
 }
 
-// Slurm signals the script two or three times. What comes when attempt end has begun, and cannot catch it yet, must not end it: nobody
-// else decides what follows.
+// Slurm signals the script two or three times. A signal that arrives after attempt end has started, and before it can catch it, must not
+// end it: no other process decides what happens next.
 func TestScriptProtectsItsEnd(t *testing.T) {
 	s := newScriptRun(t, "run", nil)
 	for _, name := range []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"} {
@@ -164,7 +164,7 @@ func TestScriptProtectsItsEnd(t *testing.T) {
 	}
 }
 
-// What Slurm sends when it ends a job, attempt end hears of.
+// attempt end receives the names of the signals that Slurm sends when it ends a job.
 func TestScriptReportsTERM(t *testing.T) {
 	s := newScriptRun(t, "run", nil)
 	pause := filepath.Join(s.dir, "pause")
@@ -200,8 +200,8 @@ func TestScriptReportsTERM(t *testing.T) {
 	}
 }
 
-// A signal that ends attempt end before it could catch it does not leave the run without a decision; one that ends it later is not
-// answered by a second decision.
+// If a signal ends attempt end before it could catch signals, the script calls it again, so that the run does not stay without a decision.
+// If a signal ends it later, the script does not call it again.
 func TestScriptCallsItsEndAgain(t *testing.T) {
 	for env, want := range map[string]int{"DEAF=1": 2, "END_SIGNAL=KILL": 1} {
 		s := newScriptRun(t, "run", nil)

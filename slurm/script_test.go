@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// goldenScripts are the scripts of testdata: each has been read by hand.
+// goldenScripts are the scripts of testdata, each of which a person has checked.
 var goldenScripts = map[string]Script{
 	"agent": {
 		Name: "mnist", RunDir: "/home/ann/runs/mnist-20260101-120000-ab12", WorkDir: "/home/ann/train",
@@ -97,8 +97,7 @@ func TestRenderGolden(t *testing.T) {
 	}
 }
 
-// directives are the options that Slurm would read from a script, and whether it holds all
-// that the script has.
+// directives returns the options that Slurm would read from a script.
 func directives(t testing.TB, text string) []string {
 	t.Helper()
 	var words []string
@@ -139,8 +138,8 @@ func TestRenderWritesDirectivesSbatchReads(t *testing.T) {
 	}
 }
 
-// Where the job names no cores, the ranks of a node get one each in either mode; Slurm's own default
-// is one for each task, and in agent mode a node has one task.
+// If the job does not request cores, each rank of a node gets one in either mode. Slurm's own default is one for each task, and in agent
+// mode a node has one task.
 func TestRenderAsksForACorePerRank(t *testing.T) {
 	list := func(options ...Option) func(*Script) { return func(s *Script) { s.Options.List = options } }
 	for name, c := range map[string]struct {
@@ -197,7 +196,7 @@ func TestRenderAsksForACorePerRank(t *testing.T) {
 	}
 }
 
-// What lets a job be started again is asked for where the job wants it, unless its user has said something else.
+// The script has the options for a requeue if the job wants one, unless its user has chosen otherwise.
 func TestRenderAsksForRequeueWhereWanted(t *testing.T) {
 	list := func(options ...Option) func(*Script) { return func(s *Script) { s.Options.List = options } }
 	for name, c := range map[string]struct {
@@ -228,8 +227,8 @@ func TestRenderAsksForRequeueWhereWanted(t *testing.T) {
 	}
 }
 
-// Slurm chooses from a range of nodes: sbatch does not get a number of tasks, because of which it would take the fewest nodes, and srun
-// takes the nodes that the job has.
+// Slurm chooses from a range of nodes. sbatch does not get a number of tasks, which would make it take the fewest nodes, and srun uses the
+// nodes that the job has.
 func TestRenderLeavesARangeOfNodesToSlurm(t *testing.T) {
 	for name, options := range map[string][]Option{"cores": nil, "GPUs": {{Name: "gpus-per-node", Value: "4"}}} {
 		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, LeastNodes: 2, Mode: "agent", Nproc: 4,
@@ -331,7 +330,7 @@ func TestRenderTakesAnOwnTemplate(t *testing.T) {
 	}
 }
 
-// A template that never ends, or makes more than Slurm takes, is an error, and costs no memory.
+// A template that never ends, or whose output is larger than Slurm permits, is an error and does not use up memory.
 func TestRenderEndlessTemplate(t *testing.T) {
 	script := goldenScripts["agent-setup"]
 	for _, text := range []string{
@@ -349,8 +348,7 @@ func TestRenderEndlessTemplate(t *testing.T) {
 	}
 }
 
-// Whatever stands in names, paths and values, the script is right shell, and Slurm and the shell
-// read the very words.
+// Whatever the names, paths and values contain, the script is valid shell, and Slurm and the shell read exactly these words.
 func FuzzRender(f *testing.F) {
 	for i, w := range hostileWords {
 		f.Add(w, hostileWords[(i*7+3)%len(hostileWords)])

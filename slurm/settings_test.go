@@ -53,7 +53,7 @@ func TestSettingsOfRealSlurm(t *testing.T) {
 
 func TestMPIPlugins(t *testing.T) {
 	for text, want := range map[string][]string{
-		// srun of 22.05.8, 25.11.7, and the form of releases before 21.08
+		// srun of 22.05.8 and of 25.11.7, and the format of releases before 21.08
 		"MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: " +
 			"pmix_v4\n": {"pmix", "none",
 			"cray_shasta", "pmi2"},

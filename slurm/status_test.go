@@ -61,7 +61,7 @@ func TestJobThatCannotStartIsStuck(t *testing.T) {
 	}
 }
 
-// TestStatesOfAllReleases: "JOB STATE CODES" in squeue(1) of 22.05 to 26.05, and what no release has.
+// The states are "JOB STATE CODES" of squeue(1) from 22.05 to 26.05, and some that no release has.
 func TestStatesOfAllReleases(t *testing.T) {
 	for words, want := range map[string]struct{ ended, running bool }{
 		"BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED LAUNCH_FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT": {ended: true},

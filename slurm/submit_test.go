@@ -33,7 +33,7 @@ func TestJobIDIsFoundBesideAGreeting(t *testing.T) {
 		"  9  \r\n":                    {ID: "9"},
 		"Submitted batch job 33\n":     {},
 		"":                             {},
-		"12345678901\n":                {}, // no id of Slurm's has eleven digits
+		"12345678901\n":                {}, // Slurm's ids do not have eleven digits
 		"-1\n":                         {},
 		"3;\n":                         {},
 		"3;la b\n":                     {},
@@ -50,7 +50,7 @@ func TestJobIDIsFoundBesideAGreeting(t *testing.T) {
 // errAny stands for an error that matches no sentinel.
 var errAny = errors.New("any")
 
-// What sbatch said to good and bad input, and what becomes of it.
+// The corpus has the answers of sbatch to good and bad input. Each gives the listed id or error.
 func TestSubmitCorpus(t *testing.T) {
 	for name, c := range map[string]struct {
 		id   string
@@ -96,7 +96,7 @@ func TestSubmitCorpus(t *testing.T) {
 	}
 }
 
-// No failure in the corpus goes by as a success, or the other way round.
+// No failure in the corpus is taken for a success, and no success for a failure.
 func TestSbatchErrorsCorpus(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(corpus, "sbatch-errors", "*.rc"))
 	if err != nil || len(files) < 30 {
@@ -117,7 +117,7 @@ func TestSbatchErrorsCorpus(t *testing.T) {
 	}
 }
 
-// A number in a greeting is not a job if sbatch says that it has failed.
+// If sbatch reports a failure, a number in a greeting is not taken for a job id.
 func TestNumberInAGreetingIsNotAJob(t *testing.T) {
 	out := recorded(t, "sbatch-errors/bad-partition")
 	out.Stdout = []byte("jobs in the queue:\n5\n")
@@ -242,14 +242,14 @@ func TestRequeue(t *testing.T) {
 			t.Errorf("job id %q was taken", id)
 		}
 	}
-	// The words are those of Slurm 22.05 for a job that was submitted with --no-requeue.
+	// Slurm 22.05 prints these words for a job that was submitted with --no-requeue.
 	p.answers["scontrol"] = Output{Code: 1,
 		Stderr: []byte("Requested operation is presently disabled for job 7\nslurm_suspend error: Requested " +
 			"operation is presently disabled\n")}
 	if err := c.Requeue(t.Context(), "7"); !NotRequeueable(err) || !errors.Is(err, ErrRefused) {
 		t.Errorf("a job that may not be requeued: %v", err)
 	}
-	// Those of 22.05 for a controller that is being replaced by its backup, or that goes away in the middle of an answer.
+	// 22.05 prints these words if the controller is being replaced by its backup, or goes away in the middle of an answer.
 	for _, words := range []string{"Slurm backup controller in standby mode", "Controller is in standby mode, try a different controller",
 		"Message send failure",
 		"Message receive failure", "Communication shutdown failure", "Unable to contact slurm controller (connect failure)"} {

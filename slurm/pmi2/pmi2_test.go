@@ -23,7 +23,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// The test binary is also a task: it says what task 0 said, three times.
+// The test binary is also a task, which prints task 0's text three times.
 func TestMain(m *testing.M) {
 	if os.Getenv("PMI2_TEST_TASK") != "" {
 		if err := task(); err != nil {
@@ -59,7 +59,7 @@ func task() error {
 // TestSlurm runs 8 tasks on 4 nodes of the real cluster.
 func TestSlurm(t *testing.T) {
 	testkit.SlurmCluster(t)
-	// the nodes have a /tmp of this machine, but not its build cache
+	// the nodes share this machine's /tmp, but not its build cache
 	program := filepath.Join(t.TempDir(), "task")
 	self, err := os.ReadFile(os.Args[0])
 	if err != nil {
@@ -68,12 +68,12 @@ func TestSlurm(t *testing.T) {
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // others use the cluster, too
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // other tests also use the cluster
 	defer cancel()
 	run := func(mpi string) (string, error) {
 		cmd := exec.CommandContext(ctx, "srun", "--mpi="+mpi, "-N4", "-n8", "--ntasks-per-node=2", "--kill-on-bad-exit=1", program)
 		cmd.Env = append(os.Environ(), "PMI2_TEST_TASK=1")
-		out, err := cmd.Output() // on standard error srun may say that it waits for resources
+		out, err := cmd.Output() // on standard error, srun may print that it waits for resources
 		return string(out), err
 	}
 	out, err := run("pmi2")
@@ -97,14 +97,14 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// environ is what srun sets.
+// environ returns a lookup of the variables that srun sets.
 func environ(fd int, rank, size int) func(string) (string, bool) {
 	vars := map[string]string{"PMI_FD": strconv.Itoa(fd), "PMI_RANK": strconv.Itoa(rank),
 		"PMI_SIZE": strconv.Itoa(size), "PMI_JOBID": "12.0"}
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 
-// pair returns a client of task rank and the other end of its socket.
+// pair returns a client of the given task and the other end of its socket.
 func pair(t *testing.T, rank, size int) (*Client, net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -125,7 +125,7 @@ func pair(t *testing.T, rank, size int) (*Client, net.Conn) {
 	return c, other
 }
 
-// A stepd that never answers, as one whose other tasks never come to the fence.
+// This stepd never answers, as if the other tasks never came to the fence.
 func TestSilentStepdEndsWithTheContext(t *testing.T) {
 	c, _ := pair(t, 1, 2)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -139,7 +139,7 @@ func TestSilentStepdEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// TestOddAnswersOfStepdAreErrors plays a stepd that says something else than it should.
+// TestOddAnswersOfStepdAreErrors plays a stepd that sends wrong messages.
 func TestOddAnswersOfStepdAreErrors(t *testing.T) {
 	const hello = "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n"
 	message := func(s string) string { return fmt.Sprintf("%6d%s", len(s), s) }
@@ -223,7 +223,7 @@ func TestTooLongATextIsRefused(t *testing.T) {
 	c.Close()
 }
 
-// FuzzParse: no message makes the parser panic, and what it accepts can be written again.
+// No message makes the parser panic, and formatting what it accepts gives a message that parses to the same fields.
 func FuzzParse(f *testing.F) {
 	f.Add("cmd=fullinit-response;rc=0;rank=3;size=4;")
 	f.Add("a=b;;c;d=;")
@@ -249,7 +249,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzWire: no stream of a stepd makes the client panic or read on for ever.
+// No stream from a stepd makes the client panic or read forever.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte("cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n    10cmd=a;rc=0"))
 	f.Fuzz(func(t *testing.T, stream []byte) {

@@ -81,7 +81,7 @@ func TestPretendNodesHaveNamesAndAddresses(t *testing.T) {
 }
 
 func TestNamedNodes(t *testing.T) {
-	// slurm/testdata/22.05/hostlists: several brackets, the last fastest
+	// as in slurm/testdata/22.05/hostlists: of several brackets, the last changes fastest
 	nodes, err := sim.NamedNodes("rack[0-1]n[01-02]")
 	if err != nil || len(nodes) != 4 {
 		t.Fatalf("%v, %v", nodes, err)
@@ -98,7 +98,7 @@ func TestNamedNodes(t *testing.T) {
 	}
 }
 
-// TestAddressesAreReal: each can be listened on without any set-up.
+// A process can listen on each pretend address without any setup.
 func TestAddressesAreReal(t *testing.T) {
 	for _, i := range []int{0, 1, 253} {
 		listener, err := net.Listen("tcp", net.JoinHostPort(sim.PretendNode(i).Address, "0"))

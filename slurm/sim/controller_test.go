@@ -14,7 +14,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// receiver writes down what one side of a job gets, and when.
+// receiver records which signals one side of a job gets, and when.
 type receiver struct {
 	name     string
 	begin    time.Time
@@ -25,8 +25,8 @@ func (e receiver) Signal(sig syscall.Signal) {
 	*e.received = append(*e.received, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
 }
 
-// TestControllerSignalsInSlurmsOrder holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel and a
-// preemption, KillWait and GraceTime being 5 s there.
+// TestControllerSignalsInSlurmsOrder checks the order of signals that Slurm 22.05 was observed to send at a time limit, a cancel and a
+// preemption. KillWait and GraceTime were 5 s there.
 func TestControllerSignalsInSlurmsOrder(t *testing.T) {
 	for event, want := range map[Event]string{
 		Cancelled: "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
@@ -49,8 +49,8 @@ func TestControllerSignalsInSlurmsOrder(t *testing.T) {
 	}
 }
 
-// TestControllerWarns: a signal of --signal goes to the batch script alone with B:, and to the tasks alone without, and
-// nothing follows it. So Slurm 22.05 was seen to do.
+// A signal of --signal goes only to the batch script with B:, and only to the tasks without it. No other signal follows. Slurm 22.05 was
+// observed to do that.
 func TestControllerWarns(t *testing.T) {
 	for text, want := range map[string]string{
 		"B:USR1@60": "0s batch CONT, 0s batch USR1", "USR1@60": "0s tasks CONT, 0s tasks USR1", "TERM@20": "0s tasks CONT, 0s tasks TERM",

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// parse turns an environment into a map; a name that comes twice is an error.
+// parse converts an environment into a map. A name that occurs twice is an error.
 func parse(t *testing.T, environ []string) map[string]string {
 	t.Helper()
 	env := make(map[string]string, len(environ))
@@ -29,7 +29,7 @@ func parse(t *testing.T, environ []string) map[string]string {
 	return env
 }
 
-// leftOut are the variables of a real agent's task that a pretend one does not get, and why.
+// leftOut lists the variables of a real agent's task that a pretend one does not get, and the reasons.
 var leftOut = map[string]string{
 	"SLURM_CONF":               "there is no configuration; the user's own stays for submit",
 	"SLURM_GPUS_ON_NODE":       "pretend nodes share this machine's GPUs, and none is given to them",
@@ -55,7 +55,7 @@ var leftOut = map[string]string{
 	"SLURMD_DEBUG":             "there is no slurmd",
 }
 
-// different are the variables whose values are this machine's own.
+// different lists the variables whose values belong to this machine.
 var different = map[string]string{
 	"SLURM_CLUSTER_NAME":       "simulate",
 	"SLURM_JOB_PARTITION":      "simulate",
@@ -63,7 +63,8 @@ var different = map[string]string{
 	"SLURM_SUBMIT_DIR":         "/home/ann/digits",
 }
 
-// dumps are what Slurm 22.05 set for every task of some steps (../testdata/22.05/README.md), and the allocation that should have the same.
+// dumps lists the recorded environments that Slurm 22.05 set for all tasks of some steps (../testdata/22.05/README.md), each with the
+// allocation that must produce the same.
 var dumps = map[string]sim.Allocation{
 	"03-agent-per-node":     {JobID: 3, Nodes: named("n[1-4]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
 	"04-uneven-7tasks":      {JobID: 4, Nodes: named("n[1-4]"), CPUs: []int{4, 1, 1, 1}, Tasks: []int{4, 1, 1, 1}},
@@ -84,11 +85,12 @@ var dumps = map[string]sim.Allocation{
 		CPUs: []int{1}},
 }
 
-// direct are the dumps of an srun that was called outside of any job. It has the same variables, but for the layout, which it names only
-// where -m asks for one (tried again on a cluster of 22.05.8, with and without -m).
+// direct lists the dumps of an srun that was called outside of any job. It sets the same variables, except that it names the layout only if
+// -m requests one (checked again on a cluster of 22.05.8, with and without -m).
 var direct = map[string]bool{"26-direct-srun": true, "32-odd-node-names": true}
 
-// ofComponent ends a variable that describes one component of a heterogeneous job. Slurm 22.05 has a left-over of them in other jobs.
+// ofComponent matches the end of a variable's name that describes one component of a heterogeneous job. In other jobs, Slurm 22.05 sets
+// some of these variables by mistake.
 var ofComponent = regexp.MustCompile(`_(HET|PACK)_GROUP_[0-9]+$`)
 
 func named(hostlist string) []sim.Node {
@@ -99,8 +101,7 @@ func named(hostlist string) []sim.Node {
 	return nodes
 }
 
-// TestEnvironAgreesWithSlurm compares name by name and value by value with what Slurm 22.05 set for
-// each task.
+// TestEnvironAgreesWithSlurm compares each name and value with what Slurm 22.05 set for each task.
 func TestEnvironAgreesWithSlurm(t *testing.T) {
 	for folder, pretend := range dumps {
 		if pretend.JobName == "" {
@@ -121,7 +122,8 @@ func TestEnvironAgreesWithSlurm(t *testing.T) {
 	}
 }
 
-// newer are what Slurm 25.11 set for one task of some steps (testdata/25.11/README.md): the allocation that should have the same.
+// newer lists the recorded environments that Slurm 25.11 set for one task of some steps (testdata/25.11/README.md), each with the
+// allocation that must produce the same.
 var newer = map[string]sim.Allocation{
 	"b01.task3": {JobID: 10, Nodes: named("n[2-3]"), CPUs: []int{2}, Tasks: []int{2, 2}, TasksPerNode: 2},
 	"b02.task4": {JobID: 11, Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, Tasks: []int{3, 1, 1}},
@@ -133,7 +135,7 @@ var newer = map[string]sim.Allocation{
 	"s01.task2": {JobID: 36, JobName: "interactive", Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, TasksPerNode: 1},
 }
 
-// TestEnvironAgreesWithSlurm25_11 compares name by name and value by value with what Slurm 25.11 set. It tells every job its end.
+// TestEnvironAgreesWithSlurm25_11 compares each name and value with what Slurm 25.11 set. That release sets the end time for every job.
 func TestEnvironAgreesWithSlurm25_11(t *testing.T) {
 	for dump, pretend := range newer {
 		t.Run(dump, func(t *testing.T) {
@@ -183,7 +185,8 @@ func TestHeterogeneousScriptAgreesWithSlurm(t *testing.T) {
 	}
 }
 
-// The lists go by name, and ranks and nodes by component, as Slurm 22.05.8 has it where component 0 is n3.
+// Lists of nodes are in the order of names. Ranks and nodes are in the order of components, as Slurm 22.05.8 numbers them if component 0 is
+// n3.
 func TestHeterogeneousRanksGoByComponent(t *testing.T) {
 	nodes := sim.PretendNodes(3)
 	for i, name := range []string{"n3", "n1", "n2"} {
@@ -210,7 +213,7 @@ func TestHeterogeneousRanksGoByComponent(t *testing.T) {
 	readBack(t, pretend, 3)
 }
 
-// A requeued job's tasks have one variable more, as rqenv.0 and rqenv.1 of step 31-restarted show.
+// The tasks of a requeued job have one additional variable, as rqenv.0 and rqenv.1 of step 31-restarted show.
 func TestRestartedJobAgreesWithSlurm(t *testing.T) {
 	first := sim.Allocation{JobID: 31, Nodes: named("n1")}
 	again := first
@@ -221,7 +224,7 @@ func TestRestartedJobAgreesWithSlurm(t *testing.T) {
 	}
 }
 
-// compare holds env against what Slurm set.
+// compare compares env with what Slurm set.
 func compare(t *testing.T, env map[string]string, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -247,7 +250,7 @@ func compare(t *testing.T, env map[string]string, file string) {
 			want = own
 		}
 		if heterogeneous && (name == "SLURM_STEP_ID" || name == "SLURM_STEPID") {
-			want = "0" // it was its script's third step, and a pretend job has one
+			want = "0" // it was the third step of its script, and a pretend job has only one
 		}
 		if !set || got != want {
 			t.Errorf("%s=%q (set: %v), want %q", name, got, set, want)
@@ -262,7 +265,7 @@ func compare(t *testing.T, env map[string]string, file string) {
 	}
 }
 
-// What reads a real step reads a pretend one, whatever its shape.
+// FromEnviron, which reads real steps, also reads pretend ones of any shape.
 func TestFromEnvironReadsASimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -297,7 +300,7 @@ func TestFromEnvironReadsASimulation(t *testing.T) {
 	}
 }
 
-// readBack holds what slurm.FromEnviron makes of every task's variables against the places that they were made of.
+// readBack compares what slurm.FromEnviron reads from each task's variables with the places from which they were made.
 func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 	t.Helper()
 	places := pretend.StepTasks()
@@ -325,7 +328,7 @@ func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 	}
 }
 
-// A list with several brackets reaches the reader as it was written, and means the same nodes.
+// A list with several brackets is passed on as it was written, and means the same nodes.
 func TestNodelistStaysAsWritten(t *testing.T) {
 	list := "rack[0-1]n[01-02]"
 	pretend := sim.Allocation{JobID: 7, Nodes: named(list), Nodelist: list, CPUs: []int{2}}
@@ -335,7 +338,8 @@ func TestNodelistStaysAsWritten(t *testing.T) {
 	readBack(t, pretend, 4)
 }
 
-// Slurm sets no restart count then; no CPUs are claimed where none are known, and no end where there is none.
+// On the first run Slurm sets no restart count. Variables for CPUs are not set if their number is unknown, and the end time is not set if
+// the job has none.
 func TestFirstRunHasNoRestartCount(t *testing.T) {
 	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(1)}
 	env := parse(t, a.Environ(a.StepTasks()[0]))
@@ -351,7 +355,7 @@ func TestFirstRunHasNoRestartCount(t *testing.T) {
 	}
 }
 
-// A simulation inside a job or another simulation leaves nothing of the outer one.
+// Scrubbing the environment of a simulation leaves none of its variables. A simulation inside a job or another simulation relies on that.
 func TestScrubLeavesNothingOfASimulation(t *testing.T) {
 	a := dumps["19-array"]
 	a.Restarts, a.EndTime = 2, time.Unix(1_800_000_000, 0)

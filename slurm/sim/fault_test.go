@@ -34,7 +34,7 @@ func TestParseFault(t *testing.T) {
 	}
 }
 
-// TestParseFaultErrorsPointAtTheFault holds what each error names, and where it points.
+// TestParseFaultErrorsPointAtTheFault checks the words of each error and the column to which it points.
 func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 	for text, want := range map[string]struct {
 		column int
@@ -72,7 +72,7 @@ func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 	}
 }
 
-// parseFaultError takes apart what ParseFault says.
+// parseFaultError splits an error of ParseFault into its column and its problem.
 func parseFaultError(t *testing.T, err error) (column int, problem string) {
 	m := regexp.MustCompile(`(?s)^fault "(?:[^"\\]|\\.)*", column (\d+): (.*)$`).FindStringSubmatch(fmt.Sprint(err))
 	if m == nil {

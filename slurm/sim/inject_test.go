@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// child starts a shell with some variables, and waits for its first line.
+// child starts a shell with the given variables, and waits for its first line.
 func child(t *testing.T, script string, environ ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "echo ready; "+script)
@@ -34,7 +34,7 @@ func child(t *testing.T, script string, environ ...string) *exec.Cmd {
 	return cmd
 }
 
-// endAll kills the processes that have all of the variables.
+// endAll kills the processes that have all of the given variables.
 func endAll(t *testing.T, pairs ...string) {
 	t.Helper()
 	all, err := proc.WithVariables(pairs...)
@@ -48,8 +48,8 @@ func endAll(t *testing.T, pairs ...string) {
 	}
 }
 
-// A rank is found by its run and number, its own children and the ranks of other runs are not taken for it, and of two the
-// newer one is.
+// worker finds a rank by its run and number. It does not return the rank's own children or ranks of other runs. If there are two such
+// ranks, it returns the newer one.
 func TestWorkerIsFoundByRunAndRank(t *testing.T) {
 	run := t.TempDir()
 	if _, ok, err := worker(run, 1); ok || err != nil {
@@ -61,7 +61,7 @@ func TestWorkerIsFoundByRunAndRank(t *testing.T) {
 		want := child(t, "sleep 1000 & sleep 1000; wait", "DDPBATCH_RUN_DIR="+run, "RANK=1")
 		found := 0
 		deadline := time.Now().Add(testkit.Patience)
-		for found != want.Process.Pid && time.Now().Before(deadline) { // a start counts in hundredths of a second
+		for found != want.Process.Pid && time.Now().Before(deadline) { // start times have a resolution of a hundredth of a second
 			if p, ok, err := worker(run, 1); ok {
 				found = p.PID
 			} else if err != nil {
@@ -71,7 +71,7 @@ func TestWorkerIsFoundByRunAndRank(t *testing.T) {
 		if found != want.Process.Pid {
 			t.Errorf("rank 1 is process %d, want %d", found, want.Process.Pid)
 		}
-		// Those that the shell has started do not outlive the test.
+		// The children of the shell do not outlive the test.
 		t.Cleanup(func() {
 			endAll(t, "DDPBATCH_RUN_DIR="+run, "RANK=1")
 		})
@@ -92,7 +92,7 @@ func TestKillNodeEndsItsProcessesAlone(t *testing.T) {
 	if err := gone.Wait(); err == nil || gone.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("%v", err)
 	}
-	// What is killed is there until the kernel comes to its end.
+	// A killed process exists until the kernel has ended it.
 	testkit.Eventually(t, "no process of the node is left", func() bool {
 		left, err := proc.WithVariables("DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1")
 		return err == nil && len(left) == 0

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// newWorld skips where this machine gives no namespaces.
+// newWorld skips the test if this machine does not permit namespaces.
 func newWorld(t *testing.T, disk string, network bool) *Namespaces {
 	t.Helper()
 	w, err := NewNamespaces(t.Context(), disk, network)
@@ -28,7 +28,7 @@ func newWorld(t *testing.T, disk string, network bool) *Namespaces {
 	return w
 }
 
-// inside runs a shell's line on a node, and returns what it prints, errors included.
+// inside runs a shell line on a node, and returns its output, including standard error.
 func inside(t *testing.T, w *Namespaces, node, line string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -47,7 +47,7 @@ func TestWorldCutsANodeOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// the port is closed: a node that is reached says so, and of one that is cut off nothing comes back
+	// the port is closed: a node that can be reached refuses the connection, and one that is cut off does not answer
 	try := func(from, to, seconds int) bool {
 		text, _ := inside(t, w, nodes[from].Name,
 			fmt.Sprintf("timeout %d bash -c 'exec 3<>/dev/tcp/%s/9' 2>&1", seconds, nodes[to].Address))

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// screen collects what all tasks write, in whole writes.
+// screen collects what all tasks write, one whole write at a time.
 type screen struct {
 	mu   sync.Mutex
 	out  bytes.Buffer
@@ -42,7 +42,7 @@ func (s *screen) text() string {
 	return s.out.String()
 }
 
-// await waits until so many lines were written.
+// await waits until the tasks have written the given number of lines.
 func (s *screen) await(t *testing.T, lines int) {
 	t.Helper()
 	limit := time.After(testkit.Patience)
@@ -74,7 +74,7 @@ func (e *end) Close() error {
 	return nil
 }
 
-// start starts a step of one task a node.
+// start starts a step of one task per node.
 func start(t *testing.T, nodes int, script string) (*screen, *Running) {
 	t.Helper()
 	return startStep(t, Step{Allocation: Allocation{JobID: 7, Nodes: PretendNodes(nodes), CPUs: []int{1}},
@@ -100,7 +100,7 @@ func startStep(t *testing.T, step Step) (*screen, *Running) {
 	return s, r
 }
 
-// code waits for a step's end.
+// code waits for the end of a step, and returns its code.
 func code(t *testing.T, r *Running) int {
 	t.Helper()
 	select {
@@ -139,11 +139,11 @@ func TestStepGivesTasksTheirNodes(t *testing.T) {
 	}
 }
 
-// TestStepFailsWithItsTask holds that the code is the failed task's, and that the others do not outlive it
-// (srun's --kill-on-bad-exit).
+// TestStepFailsWithItsTask checks that the step's code is the failed task's, and that the other tasks do not outlive it (srun's
+// --kill-on-bad-exit).
 func TestStepFailsWithItsTask(t *testing.T) {
 	_, r := startStep(t, Step{
-		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(3)}, KillWait: time.Hour, // for which others would live on that are not told
+		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(3)}, KillWait: time.Hour, // without TERM, the others would live on
 		Command: []string{"/bin/sh", "-c", `trap 'exit 0' TERM; : >ready.$SLURM_NODEID
 			if [ $SLURM_NODEID = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do :; done; exit 9; fi
 			sleep 1000 & wait`},
@@ -153,7 +153,7 @@ func TestStepFailsWithItsTask(t *testing.T) {
 	}
 }
 
-// The others live on where srun is asked to leave them alone.
+// The other tasks live on if srun has the option to spare them.
 func TestStepSparesTheOthers(t *testing.T) {
 	_, r := startStep(t, Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2)}, Spare: true,
@@ -181,7 +181,7 @@ func TestStepPassesSignalsOn(t *testing.T) {
 	}
 }
 
-// A warning waits for the task's handler, and is for the task alone: who has no handler in its group lives on.
+// A warning waits for the task's handler, and goes only to the task: a process of its group without a handler lives on.
 func TestStepWarningWaitsForAHandler(t *testing.T) {
 	s, r := start(t, 1, `sleep 1000 & until [ -e go ]; do :; done; trap 'echo told; told=1' USR2; echo ready; `+
 		`until [ -n "$told" ]; do wait $!; done; kill -0 $! && echo alive; kill $!; exit 5`)
@@ -214,7 +214,7 @@ func TestStepKilledAfterKillWait(t *testing.T) {
 	}
 }
 
-// TestStepLosesNode: what runs on a lost node is waited for no longer, and its end means nothing to the others.
+// The step does not wait any longer for the processes of a lost node, and their end does not affect the others.
 func TestStepLosesNode(t *testing.T) {
 	s, r := start(t, 2, `echo ready; [ $SLURM_NODEID = 1 ] && exec sleep 1000; until [ -e go ]; do :; done; echo on; exit 0`)
 	s.await(t, 2)
