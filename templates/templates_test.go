@@ -11,7 +11,7 @@ import (
 	"ddpbatch/templates"
 )
 
-// parse reads a starter as if it lay in /jobs.
+// parse reads a starter as if it were in /jobs.
 func parse(t *testing.T, text string) *jobfile.Job {
 	t.Helper()
 	job, warnings, err := jobfile.Parse("job.toml", "/jobs", []byte(text), nil)
@@ -33,14 +33,14 @@ func TestStartersAreJobs(t *testing.T) {
 
 var switchedOff = regexp.MustCompile(`(?m)^#([a-z])`)
 
-// TestSettingsToSwitchOn: a line that begins with "#" and no space is a setting, and right as well.
+// A line that begins with "#" and no space is a setting, and it is also valid when it is switched on.
 func TestSettingsToSwitchOn(t *testing.T) {
 	for _, s := range templates.Starters() {
 		t.Run(s.Name, func(t *testing.T) { parse(t, switchedOff.ReplaceAllString(s.Text, "$1")) })
 	}
 }
 
-// TestSimulateIsWhatTheReadmePromises: 4096 rows by 2 x 2 ranks in batches of 32 are 32 steps an epoch.
+// In the simulate starter, 4096 rows for 2 x 2 ranks in batches of 32 make 32 steps per epoch.
 func TestSimulateIsWhatTheReadmePromises(t *testing.T) {
 	s, ok := templates.Find("simulate")
 	if !ok {
@@ -81,7 +81,7 @@ func TestStartersAreListedOnce(t *testing.T) {
 	}
 }
 
-// TestFilesBesideStarters: each that is embedded stands beside a starter, whose job file names it.
+// Each embedded file belongs to a starter, and the starter's job file names it.
 func TestFilesBesideStarters(t *testing.T) {
 	beside := map[string]bool{}
 	for _, s := range templates.Starters() {
