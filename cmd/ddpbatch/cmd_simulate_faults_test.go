@@ -30,7 +30,7 @@ type faultCase struct {
 	release  sim.Release
 }
 
-// TestInjectedFaultsEndInTheSameBytes injects each kind of fault into a run and checks how the run ends. A run that gets done ends with the
+// TestInjectedFaultsEndInTheSameBytes injects each kind of fault into a run and checks how the run ends. A run that completes ends with the
 // bytes of a run without a fault, and none of its processes live on.
 func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)

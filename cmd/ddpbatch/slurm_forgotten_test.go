@@ -37,7 +37,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 	for _, s := range all {
 		ids = append(ids, s.id)
 	}
-	eventually(t, commandLimit, "accounting has the ends of four jobs and three elements", func() bool { // with some delay
+	eventually(t, commandLimit, "accounting has the ends of four jobs and three elements", func() bool { // it receives them with a delay
 		ends := c.ok("sacct", "-n", "-X", "-P", "-o", "End", "-j", strings.Join(ids, ",")).stdout
 		return strings.Count(ends, "\n") == 7 && !strings.Contains(ends, "Unknown")
 	})

@@ -160,7 +160,7 @@ func testSlurmUneven(t *testing.T, c *cluster) {
 // Two groups of a heterogeneous job are one world.
 func testSlurmHeterogeneous(t *testing.T, c *cluster) {
 	command := python(t) + " " + c.write("meet.py", meet)
-	for _, nodes := range [][2]string{{"", ""}, {" -w n3", " -w n[1-2]"}} { // then those of component 1 first by name
+	for _, nodes := range [][2]string{{"", ""}, {" -w n3", " -w n[1-2]"}} { // sorted by name, component 1 comes first
 		places := readPlaces(t, c.batch("", `#SBATCH -N1 -n1`+nodes[0]+`
 #SBATCH hetjob
 #SBATCH -N2 -n4 --ntasks-per-node=2`+nodes[1]+`
