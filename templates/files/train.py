@@ -61,8 +61,9 @@ def save(path, state):
 
 
 def deaf(_):
-    """Makes a process that reads data ignore TERM, which its rank gets, too: the rank needs it until it has saved, and ends it."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Makes a process that reads data ignore the signals that its rank gets, too: the rank needs it until it has saved, and ends it."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def end(code):
@@ -82,8 +83,9 @@ def main():
     parser.add_argument("--workers", type=int, default=0, help="processes of each rank that read data")
     args = parser.parse_args()
 
-    told = []  # TERM has come; the warning before that is a file
-    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    told = []  # TERM or Ctrl-C has come; the warning before that is a file
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told.append(True))
 
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     gpus = torch.cuda.device_count()

@@ -103,13 +103,13 @@ func (s *saver) read(ctx context.Context) (int64, error) {
 	return state.Step, nil
 }
 
-// terminated holds a signal once this rank has got TERM, which Slurm sends at a preemption and at a cancel. See main.
-var terminated = make(chan os.Signal, 1)
+// stopped holds a signal once this rank has got TERM, which Slurm sends at a preemption and at a cancel, or Ctrl-C. See main.
+var stopped = make(chan os.Signal, 1)
 
-// stopRequested reports whether this rank is asked to save and stop: by TERM, or by the file that ddpbatch creates when the job is about to
-// end.
+// stopRequested reports whether this rank is asked to save and stop: by a signal, or by the file that ddpbatch creates when the job is
+// about to end.
 func stopRequested() bool {
-	if len(terminated) > 0 {
+	if len(stopped) > 0 {
 		return true
 	}
 	path := os.Getenv("DDPBATCH_STOP_FILE")

@@ -40,8 +40,8 @@ func main() {
 	flag.StringVar(&o.init, "init", "", "find the other ranks by this init `method`, such as tcp://node0:29500?rank=0&world_size=2")
 	flag.StringVar(&o.listen, "listen", "", "with -init file://, the IP `address` at which the other ranks reach this one")
 	flag.Parse()
-	signal.Notify(terminated, syscall.SIGTERM) // otherwise TERM would end this rank before it saves
-	o.save = os.ExpandEnv(o.save)              // in a job, $DDPBATCH_RUN_DIR/spirals.safetensors
+	signal.Notify(stopped, syscall.SIGTERM, os.Interrupt) // otherwise TERM or Ctrl-C would end this rank before it saves
+	o.save = os.ExpandEnv(o.save)                         // in a job, $DDPBATCH_RUN_DIR/spirals.safetensors
 	err := run(context.Background(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "custom:", err)

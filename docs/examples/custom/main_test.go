@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,6 +128,42 @@ func TestPreemptedRanksSave(t *testing.T) {
 	output, err := start(t, ddpbatch, "simulate", "--nodes", "2", "--nproc-per-node", "1", "--fault", "term@step=10", "--", custom)
 	if err != nil || !strings.Contains(output, "the job was preempted, and the workers saved: requeue 1") || !lastLine.MatchString(output) {
 		t.Errorf("%v:\n%s", err, output)
+	}
+}
+
+// Ctrl-C asks the ranks for the same as TERM.
+func TestInterruptedRanksSave(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", custom, "-checkpoints", folder,
+		"-epochs", "1000000")
+	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Minute
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for interrupted := false; lines.Scan(); {
+		if !interrupted && strings.Contains(lines.Text(), "epoch  0 |") { // long before the first checkpoint is due
+			interrupted = true
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err = cmd.Wait()
+	opened, openErr := checkpoint.Open(folder, checkpoint.Options{Run: "custom"})
+	if openErr != nil {
+		t.Fatalf("%v; %v:\n%s", openErr, err, errs.String())
+	}
+	if _, _, openErr := opened.Latest(t.Context()); openErr != nil || cmd.ProcessState.ExitCode() != 75 {
+		t.Errorf("%v; %v:\n%s", openErr, err, errs.String())
 	}
 }
 
