@@ -16,8 +16,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// The hard tests were written by somebody who did not write the package, against its documentation
-// and through its exported API only.
+// The hard tests are those that use the helpers below. Their author did not write the package, and used only its documentation and its
+// exported API.
 
 const hardPath = "/run/checkpoints"
 
@@ -35,8 +35,8 @@ func hardOpen(t testing.TB, o checkpoint.Options) *checkpoint.Dir {
 	return d
 }
 
-// hardState is the state of a step in one history of a run: what another history (variant) of the
-// same run has at the same step is different in every tensor with data.
+// hardState returns the state of a step in one history (variant) of a run. At the same step, every tensor with data differs between
+// any two histories of the run.
 func hardState(step int64, variant int) *checkpoint.State {
 	rng := rand.New(rand.NewPCG(uint64(step), uint64(variant)))
 	weights := make([]float32, 500)
@@ -85,7 +85,7 @@ func hardSame(got, want *checkpoint.State) error {
 	return nil
 }
 
-// hardVariant is the history that a state belongs to, checked in all its bytes.
+// hardVariant returns the history that a state belongs to. It compares all bytes of the state with that history.
 func hardVariant(s *checkpoint.State) (int, error) {
 	for _, tensor := range s.Tensors {
 		if tensor.Name == "stamp" && len(tensor.Data) == 8 {
@@ -96,8 +96,8 @@ func hardVariant(s *checkpoint.State) (int, error) {
 	return 0, errors.New("the state has no stamp")
 }
 
-// draftSave saves a state by hand as so many writers do it, each tensor cut evenly; base (nil: a full
-// checkpoint) is a checkpoint of the same cut, and baseState what it holds.
+// draftSave saves a state through a draft, as the given number of writers do, each of which writes an equal part of every tensor. If base
+// is nil, the checkpoint is full. Otherwise base is a checkpoint whose tensors were split in the same way, and baseState is its state.
 func draftSave(d *checkpoint.Dir, s *checkpoint.State, shards int, base *checkpoint.Checkpoint, baseState *checkpoint.State) error {
 	ctx := context.Background()
 	draft, err := d.NewDraft(ctx, s.Step)
@@ -150,7 +150,7 @@ func draftSave(d *checkpoint.Dir, s *checkpoint.State, shards int, base *checkpo
 	return c.Close()
 }
 
-// hardFiles are the files and (with a slash) folders below dir.
+// hardFiles returns the paths of all files and folders below dir. The path of a folder ends with a slash.
 func hardFiles(t testing.TB, fsys vfs.FS, dir string) []string {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// benchState is 16 MiB of float32 that look like weights to a compressor: noise in the mantissas.
+// benchState returns 16 MiB of float32 that look like weights to a compressor: their mantissas are noise.
 func benchState() *State {
 	data := make([]byte, 16<<20)
 	fillNoise(data, 1)
@@ -18,7 +18,7 @@ func benchState() *State {
 	return &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "w", DType: "float32", Shape: []int{4 << 20}, Data: data}}}
 }
 
-// benchCases runs f for both codecs, on disk and (to see the cost without it) in memory.
+// benchCases runs f for both codecs, on disk and in memory. The runs in memory show the cost without the disk.
 func benchCases(b *testing.B, f func(b *testing.B, d *Dir, s *State)) {
 	s := benchState()
 	for _, codec := range []string{"none", "zstd"} {

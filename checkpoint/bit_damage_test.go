@@ -15,13 +15,13 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// victim is a folder with checkpoints of the steps 10 (full), 20 (full, 2 shards) and 30 (a delta of
-// 20), so that whatever is damaged of 20 and 30, 10 is left.
+// victim is a folder with checkpoints of steps 10 (full), 20 (full, 2 shards) and 30 (a delta of 20). Step 10 stays good, whatever a test
+// damages in steps 20 and 30.
 type victim struct {
 	fs   *vfstest.Mem
 	dir  *checkpoint.Dir
 	base string // the folder of step 20
-	last string // that of step 30
+	last string // the folder of step 30
 
 	detected int
 }
@@ -52,7 +52,7 @@ func newVictim(t *testing.T, codec string) *victim {
 	return v
 }
 
-// near is step 30: close to step 20, so that deltas are worth their while, in some places equal to it.
+// near returns the state of step 30. It is close to step 20, and in some places equal to it, so that deltas save space.
 func (v *victim) near() *checkpoint.State {
 	s := hardState(20, 0)
 	s.Step = 30
@@ -64,7 +64,7 @@ func (v *victim) near() *checkpoint.State {
 	return s
 }
 
-// files of a checkpoint whose names contain part.
+// files returns the paths of a checkpoint's files whose names contain part.
 func (v *victim) files(t *testing.T, folder, part string) (paths []string) {
 	for _, path := range hardFiles(t, v.fs, folder) {
 		if strings.Contains(filepath.Base(path), part) {
@@ -77,8 +77,8 @@ func (v *victim) files(t *testing.T, folder, part string) (paths []string) {
 	return paths
 }
 
-// wantDetected puts data in place of a file, and wants step 30 to be corrupt for Verify, and (every 32nd
-// time: it reads all that is there) the newest good step to be left for FindLatest.
+// wantDetected replaces a file with data, and wants Find to report that step 30 is corrupt. On one call of 32 it also wants FindLatest to
+// fall back to step left; it does not do so on every call because FindLatest reads all that is there.
 func (v *victim) wantDetected(t *testing.T, what, path string, data []byte, left int64) {
 	t.Helper()
 	vfstest.Put(t, v.fs, path, data)
@@ -122,25 +122,25 @@ func TestEveryFlippedBitOfAManifestIsFound(t *testing.T) { // without the race d
 	need(t, checkpoint.VerifyStep(t.Context(), v.dir, 30))
 }
 
-// headerBytes, entryBytes and trailerBytes are those of docs/format.md.
+// headerBytes, entryBytes and trailerBytes are the lengths that docs/format.md gives.
 const (
 	headerBytes  = 64
 	entryBytes   = 16
 	trailerBytes = 32
 )
 
-// TestEveryFlippedBitOfAFrameIsFound flips every bit of the header, the table and the trailer of every shard, which
-// must be found without reading data, and cuts the shard short at every byte of them.
+// TestEveryFlippedBitOfAFrameIsFound flips every bit of the header, the table and the trailer of every shard, and cuts the shard short at
+// every byte of them. Find must detect the damage without reading data.
 func TestEveryFlippedBitOfAFrameIsFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	v := newVictim(t, "auto")
 	for folder, left := range map[string]int64{v.last: 20, v.base: 10} {
 		for _, path := range v.files(t, folder, "shard-") {
 			good := vfstest.Read(t, v.fs, path)
-			chunks := 0 // one a piece: all are short
+			chunks := 0 // one for each piece, since all pieces are short
 			for _, tensor := range hardState(20, 0).Tensors {
 				if len(tensor.Data) > 8 || len(tensor.Data) > 0 && strings.Contains(path, "shard-00001") {
-					chunks++ // the scalar is the last writer's alone
+					chunks++ // only the last writer has the scalar
 				}
 			}
 			tail := len(good) - trailerBytes - chunks*entryBytes
@@ -163,8 +163,8 @@ func TestEveryFlippedBitOfAFrameIsFound(t *testing.T) { // without the race dete
 	need(t, checkpoint.VerifyStep(t.Context(), v.dir, 30))
 }
 
-// TestFlippedBitsOfDataAreFound flips 10,000 random bits in the data of a delta and of its base. The delta need not
-// notice damage of base chunks that it does not build on; its own bytes must be right then.
+// TestFlippedBitsOfDataAreFound flips 10,000 random bits in the data of a delta and of its base, one at a time. Loading the delta need not
+// detect damage to base chunks that it does not build on, but must return the right bytes then.
 func TestFlippedBitsOfDataAreFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	const seed = 17
@@ -202,7 +202,7 @@ func TestFlippedBitsOfDataAreFound(t *testing.T) { // without the race detector
 	}
 }
 
-// TestSwappedFilesAreFound puts whole files of one place into another.
+// TestSwappedFilesAreFound replaces files with whole files from other places.
 func TestSwappedFilesAreFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	v := newVictim(t, "none")

@@ -18,8 +18,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestForeignFoldersArePassedOver: a folder that only has the name of a checkpoint's is not a torn save. It is passed
-// over, with a note, and stays.
+// A folder that has only the name in common with a checkpoint's folder is not a torn save. The package skips it, says so in the log, and
+// leaves it as it is.
 func TestForeignFoldersArePassedOver(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{
@@ -58,7 +58,7 @@ func TestForeignFoldersArePassedOver(t *testing.T) {
 			if got := walk(t, m, foreign); len(got) != len(files) {
 				t.Errorf("in the foreign folder there are %v, want %d files", got, len(files))
 			}
-			save(t, d, testState(123, 0)) // which finds the name taken
+			save(t, d, testState(123, 0)) // the name is already in use
 			if c, err = d.FindLatest(t.Context()); err != nil || c.Step() != 123 {
 				t.Fatalf("found %v, %v", c, err)
 			}
@@ -67,7 +67,7 @@ func TestForeignFoldersArePassedOver(t *testing.T) {
 	}
 }
 
-// TestTornSavesAreNotForeign: what a save or a removal of ours has left is known by its files' names, or by how its manifest begins.
+// The package recognizes what its own saves and removals have left by the names of the files, or by the beginning of the manifest.
 func TestTornSavesAreNotForeign(t *testing.T) {
 	t.Parallel()
 	shard := manifest.Tag{Attempt: 1, Run: 7, Nonce: 9}.ShardName(0, 1)
@@ -93,7 +93,7 @@ func TestTornSavesAreNotForeign(t *testing.T) {
 	}
 }
 
-// TestForeignFolderIsNotACheckpoint: a run that finds only that begins.
+// A run that finds only a foreign folder begins anew.
 func TestForeignFolderIsNotACheckpoint(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -125,14 +125,13 @@ func putFolder(t *testing.T, m *vfstest.Mem, d *Dir, step int64, files map[strin
 
 func errOf(_ *Checkpoint, err error) error { return err }
 
-// sealed adds the right checksum.
+// sealed adds the right checksum to the body of a manifest.
 func sealed(body string) []byte {
 	sum := crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli))
 	return fmt.Appendf(nil, "%s,\n  \"crc32c\": \"%08x\"\n}\n", body, sum)
 }
 
-// TestNewerFormatIsLeftAlone: the manifest of a newer program is neither read, nor called corrupt, nor
-// passed over, nor removed.
+// The package does not read the manifest of a newer program, report it as corrupt, skip it or remove it.
 func TestNewerFormatIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -158,7 +157,7 @@ func TestNewerFormatIsLeftAlone(t *testing.T) {
 	wantList(t, d, "1 committed, 2 newer, 4 committed, 5 committed") // step 1 may be the base of step 2
 }
 
-// TestNewerShardIsLeftAlone: likewise for a shard under a manifest of this version.
+// The same holds for a newer shard whose manifest is of this version.
 func TestNewerShardIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -172,7 +171,7 @@ func TestNewerShardIsLeftAlone(t *testing.T) {
 	wantErr(t, "Verify", VerifyStep(t.Context(), d, 1), ErrFormatTooNew)
 }
 
-// TestPipeInPlaceOfAFileIsDamage: a pipe, or a folder, with the name of a manifest or a shard is damage, and nobody waits for it.
+// A pipe or a folder with the name of a manifest or a shard is damage, and no read blocks on it.
 func TestPipeInPlaceOfAFileIsDamage(t *testing.T) {
 	t.Parallel()
 	makers := map[string]func(path string) error{

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// wantRefused wants that a save is refused as one that would count for nothing, and leaves nothing.
+// wantRefused wants Save to refuse a save that would count for nothing, and to leave nothing behind.
 func wantRefused(t *testing.T, m *vfstest.Mem, d *Dir, s *State) {
 	t.Helper()
 	before := strings.Join(tree(t, m), "\n")
@@ -20,8 +20,7 @@ func wantRefused(t *testing.T, m *vfstest.Mem, d *Dir, s *State) {
 	}
 }
 
-// TestSaveThatWouldNotCountIsRefused: one of a step that a later attempt has saved, and one that a later attempt has given
-// up.
+// Save refuses a step that a later attempt has saved or given up.
 func TestSaveThatWouldNotCountIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -29,12 +28,12 @@ func TestSaveThatWouldNotCountIsRefused(t *testing.T) {
 	save(t, one, testState(10, 1))
 	tool := openDir(t, Options{FS: m, Run: "r"})
 	wantRefused(t, m, tool, testState(10, 2))
-	save(t, tool, testState(20, 2)) // no attempt has said anything about it
+	save(t, tool, testState(20, 2)) // no attempt has saved it or given it up
 	two := attempt(t, m, 2, Policy{})
 	begin(t, two, 10)
 	wantRefused(t, m, one, testState(30, 1))
 	wantRefused(t, m, tool, testState(30, 2))
-	save(t, one, testState(5, 1)) // before what attempt 2 went on from
+	save(t, one, testState(5, 1)) // earlier than the step that attempt 2 resumed from
 	save(t, openDir(t, Options{FS: m, Run: "other", Attempt: 1}), testState(10, 3))
 	save(t, two, testState(10, 4))
 	s, _, err := two.Latest(t.Context())
@@ -42,7 +41,7 @@ func TestSaveThatWouldNotCountIsRefused(t *testing.T) {
 	wantState(t, s, testState(10, 4))
 }
 
-// deltaState has, beside what differs between steps, noise that does not.
+// deltaState returns testState and a tensor of noise that is the same in every step.
 func deltaState(step int64) *State {
 	noise := make([]byte, 50_000)
 	fillNoise(noise, 1)
@@ -51,7 +50,7 @@ func deltaState(step int64) *State {
 	return s
 }
 
-// deltas is a folder with a full checkpoint of step 1 and deltas of steps 2 and 3.
+// deltas makes a folder with a full checkpoint of step 1, and checkpoints of steps 2 and 3 that are deltas of it.
 func deltas(t *testing.T, o Options) (*Dir, []*State) {
 	t.Helper()
 	d := openDir(t, o)
@@ -76,7 +75,7 @@ func deltas(t *testing.T, o Options) (*Dir, []*State) {
 func TestDeltasLoadWithTheirBase(t *testing.T) {
 	t.Parallel()
 	d, states := deltas(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
-	wantList(t, d, "1 committed, 2 committed, 3 committed") // step 1 stays as their base
+	wantList(t, d, "1 committed, 2 committed, 3 committed") // step 1 stays because it is their base
 	for _, s := range states {
 		got, err := d.Load(t.Context(), s.Step)
 		must(t, err)
@@ -93,14 +92,14 @@ func TestDeltasLoadWithTheirBase(t *testing.T) {
 	if 10*list[1].Bytes > list[0].Bytes {
 		t.Errorf("a delta takes %d bytes, its base %d", list[1].Bytes, list[0].Bytes)
 	}
-	for step := int64(4); step <= 5; step++ { // full ones: nothing needs the base any more
+	for step := int64(4); step <= 5; step++ { // these are full, so nothing needs the base any longer
 		save(t, d, testState(step, 0))
 	}
 	wantList(t, d, "4 committed, 5 committed")
 }
 
-// TestDeltaOfALostBaseIsPassedOver: deltas of a base that is missing, damaged or another one are corrupt and passed
-// over, and stay as they are, since their own bytes are good; a damaged base is set aside.
+// If the base of a delta is missing, damaged or replaced by another checkpoint, the delta is corrupt and is skipped. Reject does not rename
+// the delta, since its own bytes are good, but it sets a damaged base aside.
 func TestDeltaOfALostBaseIsPassedOver(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"missing", "another", "damaged"} {
@@ -142,7 +141,7 @@ func TestDeltaOfALostBaseIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestBadBaseIsRefused: what cannot be a base is found before anything is committed.
+// Commit refuses an unsuitable base before it commits anything.
 func TestBadBaseIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -172,8 +171,8 @@ func TestBadBaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestRetentionKeepsTheBaseOfANewDelta: retention after a commit keeps the base of what it has committed,
-// though other processes have saved so many since that nothing else would.
+// Retention after a commit keeps the base of the new delta, even if other processes have saved so many checkpoints since that no other rule
+// would keep it.
 func TestRetentionKeepsTheBaseOfANewDelta(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -16,8 +16,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// damaged is a folder with two good checkpoints, of steps 1 and 2, the second of which a test
-// damages.
+// damaged is a folder with two good checkpoints, of steps 1 and 2. Tests damage the second one.
 type damaged struct {
 	fs              *vfstest.Mem
 	dir             *Dir
@@ -35,8 +34,8 @@ func newDamaged(t *testing.T, codec string, second *State) *damaged {
 	return d
 }
 
-// wantFallback puts data in place of a file of step 2, and wants Verify to call it corrupt and
-// name the file, and Latest to fall back to step 1 and say why in the log.
+// wantFallback replaces a file of step 2 with data. It wants Verify to report that step 2 is corrupt and to name the file, and Latest to
+// fall back to step 1 and log the reason.
 func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *CorruptError {
 	t.Helper()
 	vfstest.Put(t, d.fs, path, data)
@@ -68,8 +67,8 @@ func flip(data []byte, bit int) []byte {
 	return out
 }
 
-// TestFlippedBitOfTheManifestFallsBack, and those below, take a part of the bits; TestEveryFlippedBitOfAManifestIsFound and
-// TestEveryFlippedBitOfAFrameIsFound take all, and ask less.
+// TestFlippedBitOfTheManifestFallsBack and the tests below flip only some of the bits. TestEveryFlippedBitOfAManifestIsFound and
+// TestEveryFlippedBitOfAFrameIsFound flip all bits, but check less.
 func TestFlippedBitOfTheManifestFallsBack(t *testing.T) { // without the race detector
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
@@ -89,22 +88,22 @@ func TestFlippedBitOfTheFrameFallsBack(t *testing.T) { // without the race detec
 	tail := len(good) - trailerBytes - chunks*entryBytes
 	for bit := 0; bit < 8*len(good); bit += 3 {
 		if at := bit / 8; at >= headerBytes && at < tail {
-			continue // chunks: TestFlippedBitOfDataNamesItsTensor
+			continue // TestFlippedBitOfDataNamesItsTensor covers the chunks
 		}
 		d.wantFallback(t, "a bit of header, table or trailer", d.shard, flip(good, bit))
 	}
 }
 
-// TestFlippedBitOfDataNamesItsTensor, and its chunk.
+// The error about a flipped bit of data names the tensor and the chunk.
 func TestFlippedBitOfDataNamesItsTensor(t *testing.T) { // without the race detector
 	t.Parallel()
 	s := &State{Step: 2, World: 1, Tensors: []Tensor{
 		{Name: "first", DType: "uint8", Shape: []int{chunk.MaxBytes + 1000}, Data: make([]byte, chunk.MaxBytes+1000)},
 		{Name: "second", DType: "uint8", Shape: []int{5000}, Data: make([]byte, 5000)},
 	}}
-	fillNoise(s.Tensors[0].Data, 1) // stored as it is
+	fillNoise(s.Tensors[0].Data, 1) // stored without compression
 	for i := range s.Tensors[1].Data {
-		s.Tensors[1].Data[i] = byte(i * i % 7) // compressed
+		s.Tensors[1].Data[i] = byte(i * i % 7) // stored compressed
 	}
 	d := newDamaged(t, "auto", s)
 	good := vfstest.Read(t, d.fs, d.shard)
@@ -115,7 +114,7 @@ func TestFlippedBitOfDataNamesItsTensor(t *testing.T) { // without the race dete
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for i := range flips {
 		at := headerBytes + rng.IntN(tail-headerBytes)
-		if i%4 == 0 { // the small tensor too
+		if i%4 == 0 { // in the small tensor
 			at = headerBytes + chunk.MaxBytes + 1000 + rng.IntN(tail-headerBytes-chunk.MaxBytes-1000)
 		}
 		tensor, which := "first", "chunk 1 of 2"
@@ -139,7 +138,7 @@ func TestTruncationAtEveryLengthFallsBack(t *testing.T) {
 		good := vfstest.Read(t, d.fs, path)
 		for n := range len(good) {
 			if data := path == d.shard && n > headerBytes && n < len(good)-200; data && n%31 != 0 {
-				continue // inside the chunks a part of the lengths will do
+				continue // inside the chunks, some of the lengths are enough
 			}
 			d.wantFallback(t, "cut short", path, good[:n])
 		}
@@ -163,7 +162,7 @@ func TestMissingShardFallsBack(t *testing.T) {
 	}
 }
 
-// TestSwappedFilesFallBack: files that are whole, but not where they belong.
+// TestSwappedFilesFallBack puts files that are whole in the wrong places.
 func TestSwappedFilesFallBack(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
@@ -171,7 +170,7 @@ func TestSwappedFilesFallBack(t *testing.T) {
 	goodShard := vfstest.Read(t, d.fs, d.shard)
 	d.wantFallback(t, "shard of another step", d.shard, otherShard)
 
-	// The same step, sizes and tensors, other values: only the manifest's checksum can tell.
+	// The step, the sizes and the tensors are the same, but the values differ. Only the checksum in the manifest shows that.
 	d = newDamaged(t, "none", testState(2, 1))
 	if bad := d.wantFallback(t, "shard of another save", d.shard, goodShard); !strings.Contains(bad.Detail, "file's checksum") {
 		t.Errorf("found by %q", bad.Detail)

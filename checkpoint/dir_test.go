@@ -56,7 +56,7 @@ func TestListSaysWhatSaveSaid(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Run: "r", Attempt: 7})
-	for _, step := range []int64{300, 5, 20} { // any order
+	for _, step := range []int64{300, 5, 20} { // not in order
 		save(t, d, testState(step, 0))
 	}
 	info := save(t, d, testState(1000, 0))
@@ -138,8 +138,7 @@ func TestConfigErrorsNameEveryKey(t *testing.T) {
 	}
 }
 
-// TestWhatStaysIsReportedOnce: a damaged record and a folder of somebody else exist for the whole run. Its log mentions
-// each once, not after every save.
+// A damaged record and a foreign folder exist during the whole run. The log mentions each of them once, not after every save.
 func TestWhatStaysIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -16,8 +16,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// split saves a state by so many writers, each with a Dir of its own, as ranks do. Every tensor is
-// cut at whole elements into as many parts. base (nil: none) holds the bytes of the Commit's Base.
+// split saves a state with n writers, each of which has its own Dir, as ranks do. It splits every tensor between whole elements into n
+// parts. base is the state of the Commit's Base, or nil if the Commit has no Base.
 func split(t testing.TB, d *Dir, s *State, n int, base *State, c Commit) (*Checkpoint, error) {
 	t.Helper()
 	dr, err := d.NewDraft(t.Context(), s.Step)
@@ -59,7 +59,7 @@ func split(t testing.TB, d *Dir, s *State, n int, base *State, c Commit) (*Check
 	return dr.Commit(t.Context(), c)
 }
 
-// all reads the whole of a checkpoint.
+// all reads a whole checkpoint.
 func all(t testing.TB, c *Checkpoint) *State {
 	t.Helper()
 	s, err := c.load(context.Background())
@@ -69,7 +69,7 @@ func all(t testing.TB, c *Checkpoint) *State {
 
 func TestShardsOfManyWritersMakeOneCheckpoint(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 2, 3, 8, maxOpen + 3} { // with more shards than are kept open, too
+	for _, n := range []int{1, 2, 3, 8, maxOpen + 3} { // the last has more shards than stay open at a time
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
@@ -89,8 +89,8 @@ func TestShardsOfManyWritersMakeOneCheckpoint(t *testing.T) {
 	}
 }
 
-// TestShardsWithoutBytesCount: before, every rank wrote a shard, also who had no bytes. Such a checkpoint counts, is read,
-// and is a delta's base.
+// Every rank used to write a shard, even if it had no bytes. A checkpoint with such shards counts, can be read, and can be the base of a
+// delta.
 func TestShardsWithoutBytesCount(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
@@ -119,7 +119,7 @@ func TestShardsWithoutBytesCount(t *testing.T) {
 	must(t, found.Close())
 }
 
-// TestAbortLeavesNothing: rank 0's Abort removes what all have written.
+// The Abort of rank 0 removes what all ranks have written.
 func TestAbortLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -145,8 +145,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAbortOfAJoinedDraftSparesWholeShards: it removes only what its rank could not finish, since the rest may be
-// committed.
+// The Abort of a joined draft removes only the shard that its rank could not finish, since the others may be committed.
 func TestAbortOfAJoinedDraftSparesWholeShards(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -236,7 +235,7 @@ func TestWriteShardRefusesBadPieces(t *testing.T) {
 	}
 }
 
-// late is a client to whom names show only after some lookups.
+// late is a client that sees the names of files only after some lookups. left is the number of failed lookups to come, by part of a name.
 type late struct {
 	vfs.FS
 	left map[string]int
@@ -266,7 +265,7 @@ func (l *late) Create(name string) (vfs.File, error) {
 	return l.FS.Create(name)
 }
 
-// TestAnnouncedFilesAreWaitedFor: what a message said is there is waited for, a bounded time, with growing pauses.
+// If another rank's message says that a file exists, the package waits for the file, for a bounded time and with growing pauses.
 func TestAnnouncedFilesAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -285,7 +284,7 @@ func TestAnnouncedFilesAreWaitedFor(t *testing.T) {
 			t.Errorf("hidden %d times: error %v after waiting %v", hidden, err, waited)
 		}
 		if hidden >= tries {
-			wantErr(t, "Verify", err, ErrStale) // its folder lists it
+			wantErr(t, "Verify", err, ErrStale) // because the folder lists the shard
 		}
 	}
 	dr, err := zero.NewDraft(t.Context(), 2)
@@ -332,7 +331,7 @@ func TestCopyShardCopiesAllOrNothing(t *testing.T) {
 func TestSecondSaveCountsWithTheClockSetBack(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
-	d.nonce = func() uint32 { return 7 } // the folder's name does not decide either
+	d.nonce = func() uint32 { return 7 } // so that the name of the folder does not decide either
 	at := d.now()
 	for variant := range 4 {
 		d.now = func() time.Time { return at.Add(-time.Duration(variant) * time.Hour) }
@@ -346,7 +345,7 @@ func TestSecondSaveCountsWithTheClockSetBack(t *testing.T) {
 	wantList(t, d, "1 committed")
 }
 
-// FuzzTicket: no ticket leads a writer out of the checkpoints folder, or into another attempt's.
+// FuzzTicket checks that no ticket takes a writer out of the checkpoints folder or into the folder of another attempt.
 func FuzzTicket(f *testing.F) {
 	f.Add([]byte(`{"folder":"step-000000000007","step":7,"attempt":2,"nonce":10}`))
 	f.Add([]byte(`{"folder":"step-000000000007.2-0000000a","step":7,"attempt":2,"nonce":10}`))
@@ -362,8 +361,8 @@ func FuzzTicket(f *testing.F) {
 	})
 }
 
-// FuzzManifestOfAnotherRank: bytes that a message brought open a checkpoint or give an error; what
-// opens can be described, and reading from where no files are is an error.
+// FuzzManifestOfAnotherRank checks that OpenManifest either opens the bytes of a message or returns an error. If it opens them, Tensors
+// describes the tensors, and reading data fails because the files do not exist.
 func FuzzManifestOfAnotherRank(f *testing.F) {
 	m := vfstest.New(f)
 	d := openDir(f, Options{FS: m})

@@ -17,8 +17,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestFaultOfASaveSparesTheOneBefore makes each operation of the third save fail in turn. The error
-// has its class, no temporary file stays, and the second checkpoint can be loaded.
+// TestFaultOfASaveSparesTheOneBefore makes each operation of the third save fail in turn. The error has the right class, no temporary file
+// stays, and the second checkpoint can be loaded.
 func TestFaultOfASaveSparesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	classes := []struct {
@@ -43,7 +43,7 @@ func TestFaultOfASaveSparesTheOneBefore(t *testing.T) {
 	}
 }
 
-// saveWithFault returns the operation that failed; none where the save has fewer than k.
+// saveWithFault makes operation k of a save fail and returns that operation. If the save has fewer operations, it returns a zero Op.
 func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (failed vfstest.Op) {
 	m := vfstest.New(t)
 	ready := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "inject", Attempt: 1})
@@ -54,7 +54,7 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 			return vfstest.Fault{}
 		}
 		failed = op
-		return vfstest.Fault{Err: errno, Short: 100} // a write gets a part through
+		return vfstest.Fault{Err: errno, Short: 100} // a write writes only a part
 	})
 	var log bytes.Buffer
 	d := openDir(t, Options{FS: in, Keep: Policy{Last: 2}, Run: "inject", Attempt: 2, Log: logTo(&log)})
@@ -68,7 +68,7 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 	wantState(t, s, testState(info.Step, 0))
 	if err != nil {
 		wantErr(t, failed.String(), err, errno, class)
-		committed := failed.Kind == "syncdir" && info.Step == 3 // after the manifest's rename
+		committed := failed.Kind == "syncdir" && info.Step == 3 // it comes after the rename of the manifest
 		if info.Step != 2 && !committed {
 			t.Fatalf("%v failed, Save said %v, yet the latest is step %d", failed, err, info.Step)
 		}
@@ -82,8 +82,8 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 	return failed
 }
 
-// checkLeftovers wants no temporary file; and no file of step 3 where it was not committed, except
-// its shard where the manifest's rename was tried: a network's lost answer may hide its success.
+// checkLeftovers wants no temporary file. If step 3 was not committed, it also wants no shard of step 3, unless the rename of the manifest
+// was tried: that may have succeeded although a network lost the answer.
 func checkLeftovers(t *testing.T, m *vfstest.Mem, failed vfstest.Op, committed bool) {
 	for _, path := range tree(t, m) {
 		tried := failed.Kind == "rename" && filepath.Base(failed.To) == manifest.Name
@@ -94,7 +94,7 @@ func checkLeftovers(t *testing.T, m *vfstest.Mem, failed vfstest.Op, committed b
 	}
 }
 
-// TestFailedSyncIsNeverRepeated: after fsync has failed once, its next success means nothing.
+// After fsync has failed once, its next success means nothing, so Save does not repeat it.
 func TestFailedSyncIsNeverRepeated(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -109,7 +109,7 @@ func TestFailedSyncIsNeverRepeated(t *testing.T) {
 	d := openDir(t, Options{FS: in})
 	_, err := d.Save(context.Background(), testState(1, 0))
 	wantErr(t, "Save", err, syscall.EIO)
-	save(t, d, testState(1, 0)) // from memory again, into other files
+	save(t, d, testState(1, 0)) // writes everything again from memory, into other files
 	var uses []string
 	for _, op := range in.Log() {
 		if op.Path == failed {
@@ -121,7 +121,7 @@ func TestFailedSyncIsNeverRepeated(t *testing.T) {
 	}
 }
 
-// lostAnswer is a network file system that renames a manifest and says that it did not.
+// lostAnswer is a network file system that renames a manifest but returns an error.
 type lostAnswer struct {
 	vfs.FS
 	errno syscall.Errno
@@ -135,9 +135,8 @@ func (l lostAnswer) Rename(oldName, newName string) error {
 	return err
 }
 
-// TestLostAnswerOfTheCommitLosesNothing: a request that was repeated, since the first answer got lost, finds the
-// source gone or the target there; that the save did happen can be seen. After any other error
-// Save cannot know, so what it may have committed must stay whole.
+// If the answer to a rename is lost and the client repeats the request, the source is gone or the target exists, and Save can see that its
+// commit has succeeded. After any other error Save cannot know that, so what it may have committed must stay whole.
 func TestLostAnswerOfTheCommitLosesNothing(t *testing.T) {
 	t.Parallel()
 	for errno, ok := range map[syscall.Errno]bool{syscall.ENOENT: true, syscall.EEXIST: true, syscall.EIO: false} {
@@ -154,7 +153,7 @@ func TestLostAnswerOfTheCommitLosesNothing(t *testing.T) {
 	}
 }
 
-// lossy is a file system that takes every byte and keeps one less.
+// lossy is a file system that reports every byte as written but drops the last one.
 type lossy struct{ vfs.FS }
 
 type lossyFile struct{ vfs.File }
@@ -180,7 +179,7 @@ func TestSaveChecksTheLengthOfFiles(t *testing.T) {
 	}
 }
 
-// TestReadErrorsAreNotCorruption: a checkpoint that cannot be read does not make a search fall back to an older one.
+// A search does not fall back to an older checkpoint if it cannot read the newest one.
 func TestReadErrorsAreNotCorruption(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -207,7 +206,7 @@ func TestReadErrorsAreNotCorruption(t *testing.T) {
 	}
 }
 
-// TestStaleHandleIsReadAgain once; one that is stale for good is ErrStale.
+// A read through a stale handle is repeated once. If the handle is stale again, the error is ErrStale.
 func TestStaleHandleIsReadAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -231,8 +230,7 @@ func TestStaleHandleIsReadAgain(t *testing.T) {
 	}
 }
 
-// replacing is a file system on which a step is saved again between a reader's look at the
-// manifest and its look at the shard.
+// replacing is a file system on which a step is saved again after a reader has read the manifest and before it opens the shard.
 type replacing struct {
 	vfs.FS
 	replace func()
@@ -261,7 +259,7 @@ func TestCheckpointReplacedWhileReadIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestCancelledSaveCommitsOrLeavesNothing when it is canceled at any of its operations.
+// A save that is canceled at any of its operations either commits or leaves nothing behind.
 func TestCancelledSaveCommitsOrLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {
@@ -301,7 +299,7 @@ func TestCancelledLoadIsReported(t *testing.T) {
 	wantErr(t, "Find", errOf(d.Find(ctx, 1)), context.Canceled)
 }
 
-// TestFullDiskSparesTheSaveBefore fills a real file system of 1 MiB. The save that does not fit says so, leaves
+// TestFullDiskSparesTheSaveBefore fills a real file system of 1 MiB. The save that does not fit returns an error that says so and leaves
 // nothing behind, and the checkpoint before it stays good.
 func TestFullDiskSparesTheSaveBefore(t *testing.T) {
 	t.Parallel()
@@ -331,5 +329,5 @@ func TestFullDiskSparesTheSaveBefore(t *testing.T) {
 	s, _, err := d.Latest(context.Background())
 	must(t, err)
 	wantState(t, s, small)
-	save(t, d, testState(2, 1)) // there is room for a small one again
+	save(t, d, testState(2, 1)) // a small one fits again
 }

@@ -13,18 +13,18 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestFindForResumeSetsDamageAside: what is passed over for its length or its checksum, twice, is renamed, by its own
-// run's attempt; and nothing else is.
+// FindForResume renames a checkpoint if its length or its checksum is wrong on two reads and the caller is an attempt of the same run. It
+// renames nothing else.
 func TestFindForResumeSetsDamageAside(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		spoil   func(t *testing.T, m *vfstest.Mem, manifestPath, shardPath string)
 		o       Options // FS is set here; Run is "r" where it is empty
-		heals   bool    // from the second look on the files are good again
+		heals   bool    // the files are good again when they are read a second time
 		fault   func(op vfstest.Op) error
 		renamed bool
-		step    int64 // that is found
+		step    int64 // the step that is found
 		err     error
 	}{
 		{name: "shard cut short", spoil: cutShard, renamed: true, step: 1},
@@ -61,7 +61,7 @@ func TestFindForResumeSetsDamageAside(t *testing.T) {
 			test.spoil(t, m, manifestPath, shardPath)
 			look := saved
 			if errors.Is(test.err, ErrFenced) {
-				look = tree // it does not even close gates
+				look = tree // a fenced attempt does not even close gates
 			}
 			before := look(t, m)
 
@@ -131,7 +131,7 @@ func flipTable(t *testing.T, m *vfstest.Mem, _, path string) {
 	vfstest.Put(t, m, path, flip(data, 8*(len(data)-trailerBytes-4)))
 }
 
-// TestFindForResumeSetsAsideAllThatIsCorrupt: all are set aside, and the error names what is there then.
+// If all checkpoints are corrupt, FindForResume sets all of them aside, and the error names the folders as they are then.
 func TestFindForResumeSetsAsideAllThatIsCorrupt(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -150,7 +150,7 @@ func TestFindForResumeSetsAsideAllThatIsCorrupt(t *testing.T) {
 	wantList(t, d, "1 broken, 2 broken")
 }
 
-// newerManifest is one of a format of the future, whose checksum is right.
+// newerManifest returns the manifest with the version of a future format and the right checksum.
 func newerManifest(data []byte) []byte {
 	body, _, _ := strings.Cut(string(data), ",\n  \"crc32c\"")
 	return sealed(strings.Replace(body, `"version": 2`, `"version": 12`, 1))

@@ -21,7 +21,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestFormatDocumentShowsOurBytes compares the worked example of docs/format.md with the program's bytes.
+// TestFormatDocumentShowsOurBytes compares the worked example of docs/format.md with the bytes that the package writes.
 func TestFormatDocumentShowsOurBytes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "format.md"))
@@ -60,7 +60,7 @@ func TestFormatDocumentShowsOurBytes(t *testing.T) {
 	}
 }
 
-// block returns the only fenced block of a language.
+// block returns the fenced block of a language, of which the text must have exactly one.
 func block(t *testing.T, text, language string) string {
 	t.Helper()
 	parts := strings.Split(text, "```"+language+"\n")
@@ -74,8 +74,8 @@ func block(t *testing.T, text, language string) string {
 	return body
 }
 
-// TestVersion1StaysReadable reads a checkpoint that was written once by the first program with version 1
-// and must stay readable for ever. It is never written again; what is in it stands here by hand.
+// TestVersion1StaysReadable reads a checkpoint that the first program with version 1 wrote. It must stay readable forever and is never
+// written again. The expected contents below were written by hand.
 func TestVersion1StaysReadable(t *testing.T) {
 	t.Parallel()
 	d, err := Open(filepath.Join("testdata", "v1"), Options{})
@@ -88,7 +88,7 @@ func TestVersion1StaysReadable(t *testing.T) {
 			{Name: "ramp", DType: "float32", Shape: []int{4}, Data: []byte{ // 0, 0.5, -1, 2
 				0, 0, 0, 0, 0, 0, 0, 0x3f, 0, 0, 0x80, 0xbf, 0, 0, 0, 0x40,
 			}},
-			{Name: "zeros", DType: "uint8", Shape: []int{10, 100}, Data: make([]byte, 1000)}, // a zstd chunk
+			{Name: "zeros", DType: "uint8", Shape: []int{10, 100}, Data: make([]byte, 1000)}, // one zstd chunk
 			{Name: "empty", DType: "int64", Shape: []int{0, 3}},
 			{Name: "count", DType: "int64", Data: []byte{0x34, 0x12, 0, 0, 0, 0, 0, 0}},
 		},
@@ -106,7 +106,7 @@ func TestVersion1StaysReadable(t *testing.T) {
 
 var updateV2 = flag.Bool("update-v2", false, "write testdata/v2 and v2-zstd, once for ever, where they are not there")
 
-// lcg gives the same numbers for ever (Knuth, TAOCP 3.3.4, line 26), in any language.
+// lcg is a generator that gives the same numbers forever and in any language (Knuth, TAOCP 3.3.4, line 26).
 type lcg uint64
 
 func (g *lcg) next() uint32 {
@@ -114,7 +114,7 @@ func (g *lcg) next() uint32 {
 	return uint32(*g >> 32)
 }
 
-// bell is a number around 0, roughly normal with a deviation of 0.02, exact in float32: a sum of four uniform ones.
+// bell returns the sum of four uniform numbers: roughly normal with mean 0 and a standard deviation of 0.02, and exact in float32.
 func (g *lcg) bell() float32 {
 	sum := int32(0)
 	for range 4 {
@@ -123,7 +123,7 @@ func (g *lcg) bell() float32 {
 	return float32(sum) / (1 << 17)
 }
 
-// goldenState has a tensor for each way in which numbers are stored. Step 2 differs from step 1 by a little.
+// goldenState has a tensor for each way in which numbers are stored. Step 2 differs a little from step 1.
 func goldenState(step int64) *State {
 	g, update := lcg(1), lcg(step)
 	bells := func(n int, put func(b []byte, x float32) []byte) (b []byte) {
@@ -170,8 +170,8 @@ func goldenState(step int64) *State {
 	}
 }
 
-// TestVersion2StaysReadable reads checkpoints that were written once by the first program with version 2, a full one by two ranks and a
-// delta of it, which must stay readable for ever.
+// TestVersion2StaysReadable reads checkpoints that the first program with version 2 wrote: a full one of two ranks and a delta of it. They
+// must stay readable forever.
 func TestVersion2StaysReadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "v2")
@@ -193,7 +193,7 @@ func TestVersion2StaysReadable(t *testing.T) {
 	wantRecord(t, path, manifest.Record{Run: "golden", Attempt: 2, ResumedStep: -1, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 }
 
-// toBeMade reports whether a golden folder is asked for and does not exist.
+// toBeMade reports whether the flag asks for golden folders and this one does not exist.
 func toBeMade(path string) bool {
 	_, err := os.Stat(path)
 	return *updateV2 && errors.Is(err, fs.ErrNotExist)
@@ -212,11 +212,11 @@ func writeGolden(t *testing.T, path string, full, delta *State) {
 	must(t, base.Close())
 }
 
-// zstdState has the dtypes that goldenState lacks, in numbers that zstd makes smaller. Step 2 differs from step 1 by a little.
+// zstdState has the dtypes that goldenState lacks, with numbers that zstd can compress. Step 2 differs a little from step 1.
 func zstdState(step int64) *State {
 	g, update := lcg(2), lcg(step)
 	tensor := func(name, dtype string, data []byte, shape ...int) Tensor {
-		if step == 2 { // one byte of a hundred is another
+		if step == 2 { // change one byte of a hundred
 			for i := range data {
 				if i%100 == 7 && dtype != "bool" {
 					data[i] ^= byte(update.next()) & 3
@@ -225,14 +225,14 @@ func zstdState(step int64) *State {
 		}
 		return Tensor{Name: name, DType: dtype, Shape: append([]int{}, shape...), Data: data}
 	}
-	few := func(n int, values ...byte) []byte { // n bytes of these values
+	few := func(n int, values ...byte) []byte { // n random bytes, each one of values
 		b := make([]byte, n)
 		for i := range b {
 			b[i] = values[g.next()%uint32(len(values))]
 		}
 		return b
 	}
-	var pairs []byte // of float32, whose low halves are 0
+	var pairs []byte // float32 whose low halves are 0
 	for range 4000 {
 		pairs = binary.LittleEndian.AppendUint32(pairs, math.Float32bits(g.bell())&^0xffff)
 	}
@@ -261,8 +261,8 @@ func zstdState(step int64) *State {
 	}
 }
 
-// TestVersion2WithZstdStaysReadable is TestVersion2StaysReadable for the codec "zstd". A second attempt went on from step
-// 2, after the first had saved step 3, which counts for nothing since.
+// TestVersion2WithZstdStaysReadable is TestVersion2StaysReadable for the codec "zstd". The first attempt saved step 3, and then a second
+// attempt resumed from step 2, so step 3 is superseded.
 func TestVersion2WithZstdStaysReadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "v2-zstd")
@@ -281,7 +281,7 @@ func TestVersion2WithZstdStaysReadable(t *testing.T) {
 		}
 		must(t, VerifyStep(t.Context(), d, want.Step))
 	}
-	// Every method that the format has without planes: pieces of two ranks each, of which noise stays as it is.
+	// These are all methods of the format without planes. Each tensor has pieces of two ranks, and the pieces of noise are not compressed.
 	if got, want := methodsIn(t, filepath.Join(path, "step-000000000001")), map[byte]int{0: 2, 1: 18}; !maps.Equal(got, want) {
 		t.Errorf("step 1 has chunks by method %v, want %v", got, want)
 	}
@@ -318,7 +318,7 @@ func writeZstdGolden(t *testing.T, path string, full, delta, late *State) {
 	}
 }
 
-// methodsIn counts the chunks of a folder's shards by method, by what docs/format.md says of the header and the table.
+// methodsIn counts the chunks of a folder's shards by method. It reads the header and the table as docs/format.md describes them.
 func methodsIn(t *testing.T, folder string) map[byte]int {
 	t.Helper()
 	shards, err := filepath.Glob(filepath.Join(folder, "shard-*.ddpt"))
@@ -335,7 +335,7 @@ func methodsIn(t *testing.T, folder string) map[byte]int {
 	return methods
 }
 
-// wantRecord compares an attempt's record with what its program knew.
+// wantRecord compares the record of an attempt with what it should say.
 func wantRecord(t *testing.T, path string, want manifest.Record) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(path, manifest.RecordName(want.Attempt, runCRC(want.Run))))

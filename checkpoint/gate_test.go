@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// resumes has an attempt find what it goes on from, and begin.
+// resumes lets an attempt find the checkpoint that it resumes from, and begin.
 func resumes(t *testing.T, d *Dir) (step int64) {
 	t.Helper()
 	c, err := d.FindForResume(t.Context())
@@ -27,12 +27,12 @@ func resumes(t *testing.T, d *Dir) (step int64) {
 	return c.Step()
 }
 
-// TestStaleZombieRemovesNothing: attempt 1 is cut off, and its client sees nothing of attempt 2, which has begun from step 40 and dies
-// before its first commit. Further saves by attempt 1 make step 40 superfluous in its own eyes. Attempt 3 must find it, and the one before
-// it. A restart within attempt 1, on the same client, changes nothing.
+// TestStaleZombieRemovesNothing cuts attempt 1 off, so that its client does not see attempt 2. Attempt 2 begins from step 40 and dies
+// before its first commit. Attempt 1 then saves more, after which its own policy would remove step 40. Attempt 3 must find step 40 and the
+// checkpoint before it. The same holds after a restart within attempt 1 on the same client.
 func TestStaleZombieRemovesNothing(t *testing.T) {
 	t.Parallel()
-	for _, first := range []int64{30, 20} { // without and with a removal before it is cut off
+	for _, first := range []int64{30, 20} { // without and with a removal before attempt 1 is cut off
 		m := vfstest.New(t)
 		view := vfstest.NewView(m, 1)
 		one := attempt(t, view, 1, Policy{Last: 2})
@@ -62,9 +62,9 @@ func TestStaleZombieRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestStaleZombieNeverRemovesWhatCounts stops attempt 1, and what its client learns of others, before each operation of
-// three saves, which remove three checkpoints. Attempt 2 begins then and dies. Whatever counts at that moment must be
-// there when attempt 1 has gone on.
+// TestStaleZombieNeverRemovesWhatCounts stops attempt 1 before each operation of three saves, which remove three checkpoints. From then on
+// its client does not see what others do. Attempt 2 begins and dies. After attempt 1 has continued, every checkpoint that counted when
+// attempt 2 began must still be there.
 func TestStaleZombieNeverRemovesWhatCounts(t *testing.T) { // without the race detector
 	t.Parallel()
 	for k := 1; ; k += thin.Step(5) {
@@ -86,7 +86,7 @@ func TestStaleZombieNeverRemovesWhatCounts(t *testing.T) { // without the race d
 		go func() {
 			defer close(done)
 			for _, step := range []int64{30, 40, 50} {
-				one.Save(t.Context(), testState(step, 1)) // an error is allowed, and a commit: it counts for nothing
+				one.Save(t.Context(), testState(step, 1)) // it may fail or commit: either way it counts for nothing
 			}
 		}()
 		select {
@@ -123,7 +123,7 @@ func TestStaleZombieNeverRemovesWhatCounts(t *testing.T) { // without the race d
 	}
 }
 
-// stopped is the disk where attempt 1 ended between the two renames of a removal, that of step 10.
+// stopped returns a disk on which attempt 1 ended between the two renames of the removal of step 10.
 func stopped(t *testing.T) (m *vfstest.Mem, gate string) {
 	t.Helper()
 	m = vfstest.New(t)
@@ -142,7 +142,7 @@ func stopped(t *testing.T) (m *vfstest.Mem, gate string) {
 	return m, one.gate(1)
 }
 
-// TestRemovalThatEndedInTheGateIsUndone by the next attempt where the checkpoint is whole.
+// The next attempt undoes a removal that ended in the gate if the checkpoint is whole.
 func TestRemovalThatEndedInTheGateIsUndone(t *testing.T) {
 	t.Parallel()
 	m, gate := stopped(t)
@@ -158,14 +158,14 @@ func TestRemovalThatEndedInTheGateIsUndone(t *testing.T) {
 	wantList(t, two, "30 committed, 40 committed")
 
 	m, gate = stopped(t)
-	must(t, m.Remove(find(t, m, two.stepPath(10), "shard-"))) // whoever did that
+	must(t, m.Remove(find(t, m, two.stepPath(10), "shard-"))) // the checkpoint is not whole, whatever the cause
 	two = attempt(t, m, 2, Policy{Last: 2})
 	resumes(t, two)
 	save(t, two, testState(40, 2))
 	wantList(t, two, "30 committed, 40 committed")
 }
 
-// TestBeginLeavesOthersFileInTheGate: what is not ddpbatch's stays, and the attempt does not begin.
+// A file in the gate that is not ddpbatch's stays, and the attempt does not begin.
 func TestBeginLeavesOthersFileInTheGate(t *testing.T) {
 	t.Parallel()
 	m, gate := stopped(t)
@@ -179,7 +179,7 @@ func TestBeginLeavesOthersFileInTheGate(t *testing.T) {
 	}
 }
 
-// TestBeginRefusesWhatIsGone: an attempt does not begin from what an earlier one has just removed.
+// An attempt does not begin from a checkpoint that an earlier attempt has just removed.
 func TestBeginRefusesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -198,7 +198,7 @@ func TestBeginRefusesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestGateHoldsOnARealDisk: the operating system refuses what the disk in memory refuses.
+// The operating system refuses what the file system in memory refuses.
 func TestGateHoldsOnARealDisk(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "checkpoints")
@@ -228,7 +228,7 @@ func TestGateHoldsOnARealDisk(t *testing.T) {
 	if step := resumes(t, open(2)); step != 30 {
 		t.Errorf("attempt 2 goes on from step %d, want 30", step)
 	}
-	must(t, os.Remove(filepath.Join(path, manifest.RecordName(2, one.run)))) // so attempt 1 hears of attempt 2 by nothing else
+	must(t, os.Remove(filepath.Join(path, manifest.RecordName(2, one.run)))) // so only the gate shows attempt 2
 	_, err := one.Save(t.Context(), testState(40, 1))
 	wantErr(t, "Save", err, ErrFenced)
 	committed(20, 30, 40)
@@ -236,7 +236,7 @@ func TestGateHoldsOnARealDisk(t *testing.T) {
 
 var errNewer = errors.New("attempts/2 exists")
 
-// TestSupersededSaveChangesNothing: an attempt that was superseded before its save began changes nothing that counts.
+// An attempt that was superseded before its save began changes nothing that counts.
 func TestSupersededSaveChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -245,7 +245,7 @@ func TestSupersededSaveChangesNothing(t *testing.T) {
 		save(t, live, testState(step, 0))
 	}
 	zombie := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "r", Attempt: 1, Fence: func() error { return errNewer }})
-	for _, step := range []int64{1, 2, 9} { // existing ones, and a newer one
+	for _, step := range []int64{1, 2, 9} { // two existing steps and a newer one
 		info, err := zombie.Save(context.Background(), testState(step, 1))
 		wantErr(t, "Save", err, ErrFenced, errNewer)
 		if info.Committed {
@@ -260,7 +260,7 @@ func TestSupersededSaveChangesNothing(t *testing.T) {
 	wantState(t, s, testState(2, 0))
 	must(t, VerifyStep(context.Background(), live, 1))
 
-	// The current attempt clears away what the zombie wrote.
+	// The current attempt removes what the zombie wrote.
 	save(t, live, testState(10, 0))
 	save(t, live, testState(11, 0))
 	for _, path := range tree(t, m) {
@@ -270,8 +270,7 @@ func TestSupersededSaveChangesNothing(t *testing.T) {
 	}
 }
 
-// TestClosedFenceStopsEveryRemoval closes the fence at its j-th question, for every j: from then on nothing
-// is removed and no manifest is renamed.
+// TestClosedFenceStopsEveryRemoval closes the fence at its j-th call, for every j. From then on the save removes and renames nothing.
 func TestClosedFenceStopsEveryRemoval(t *testing.T) {
 	t.Parallel()
 	for j := 1; ; j++ {
@@ -299,7 +298,7 @@ func TestClosedFenceStopsEveryRemoval(t *testing.T) {
 			return
 		}
 		wantErr(t, "Save", err, ErrFenced)
-		if info.Committed != (j > 2) { // the first question is before the folder is made, the second the commit's
+		if info.Committed != (j > 2) { // call 1 comes before the folder is made, call 2 before the commit
 			t.Fatalf("fence closed at question %d: committed is %v", j, info.Committed)
 		}
 		for _, op := range in.Log()[closedAt:] {

@@ -21,14 +21,14 @@ import (
 
 const testPath = "/run/checkpoints"
 
-// Lengths in a shard file, by docs/format.md.
+// These are lengths in a shard file, as docs/format.md gives them.
 const (
 	headerBytes  = 64
 	entryBytes   = 16
 	trailerBytes = 32
 )
 
-// openDir opens testPath with a clock and random numbers that repeat.
+// openDir opens testPath with a clock and random numbers that are the same in every run.
 func openDir(t testing.TB, o Options) *Dir {
 	t.Helper()
 	d, err := Open(testPath, o)
@@ -45,13 +45,13 @@ func fix(d *Dir) {
 	d.program = "ddpbatch test"
 }
 
-// CountWaits is for the hard tests, which see the package from outside: what d would wait for others is added up instead.
+// CountWaits makes d add the times that it would wait for others to sum instead of waiting. It is for the hard tests, which are outside the
+// package.
 func (d *Dir) CountWaits(sum *time.Duration) {
 	d.sleep = func(ctx context.Context, wait time.Duration) error { *sum += wait; return ctx.Err() }
 }
 
-// testState is a small state that differs for every step and variant: two tensors with data, an
-// empty one and a scalar.
+// testState returns a small state that differs for every step and variant. It has two tensors with data, an empty one and a scalar.
 func testState(step int64, variant int) *State {
 	weights := make([]float32, 300)
 	for i := range weights {
@@ -142,10 +142,10 @@ func walk(t testing.TB, fsys vfs.FS, dir string) []string {
 	return files
 }
 
-// stepPath is where the first save of a step goes.
+// stepPath returns the folder of the first save of a step.
 func (d *Dir) stepPath(step int64) string { return filepath.Join(d.path, manifest.StepFolder(step)) }
 
-// find returns the only file of the folder whose name contains part.
+// find returns the file of the folder whose name contains part. There must be exactly one.
 func find(t testing.TB, fsys vfs.FS, dir, part string) string {
 	t.Helper()
 	var found []string
@@ -160,7 +160,7 @@ func find(t testing.TB, fsys vfs.FS, dir, part string) string {
 	return found[0]
 }
 
-// logTo is a logger whose lines the test can read.
+// logTo returns a logger that writes to b.
 func logTo(b io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 func must(t testing.TB, err error) {
@@ -179,7 +179,7 @@ func wantErr(t testing.TB, what string, err error, wants ...error) {
 	}
 }
 
-// VerifyStep reads and checks all of the checkpoint that Find takes.
+// VerifyStep reads and checks the whole checkpoint that Find returns for the step.
 func VerifyStep(ctx context.Context, d *Dir, step int64) error {
 	c, err := d.Find(ctx, step)
 	if err != nil {
@@ -188,7 +188,7 @@ func VerifyStep(ctx context.Context, d *Dir, step int64) error {
 	return errors.Join(c.Verify(ctx), c.Close())
 }
 
-// VerifyFolder reads and checks all of the checkpoint in a folder.
+// VerifyFolder reads and checks the whole checkpoint in a folder.
 func VerifyFolder(ctx context.Context, d *Dir, folder string) error {
 	c, err := d.FindFolder(ctx, folder)
 	if err != nil {

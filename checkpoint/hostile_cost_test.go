@@ -27,13 +27,13 @@ import (
 
 const hostileCost = 64 << 20
 
-// hostile is a small checkpoint whose files an adversary changes at will, and seals again.
+// hostile is a small checkpoint. Tests act as an adversary who changes its files at will and corrects their checksums.
 type hostile struct {
 	fs                      *vfstest.Mem
 	dir                     *checkpoint.Dir
 	manifest, shard, record string // paths
 	good                    map[string][]byte
-	waited                  time.Duration // by dir
+	waited                  time.Duration // how long dir would have waited
 }
 
 func newHostile(t *testing.T, codec string) *hostile {
@@ -78,7 +78,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func crcOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// sealText makes the checksum at the end of a manifest or a record right, if it still has one.
+// sealText corrects the checksum at the end of a manifest or a record, if it still has one.
 func sealText(data []byte) []byte {
 	const tail = ",\n  \"crc32c\": \"00000000\"\n}\n"
 	if len(data) < len(tail) {
@@ -88,7 +88,7 @@ func sealText(data []byte) []byte {
 	return append(body, strings.Replace(tail, "00000000", fmt.Sprintf("%08x", crcOf(body)), 1)...)
 }
 
-// sealShard makes the checksums of a shard right as far as its table makes sense.
+// sealShard corrects the checksums of a shard as far as its table makes sense.
 func sealShard(data []byte) {
 	if len(data) < headerBytes+trailerBytes {
 		return
@@ -114,7 +114,7 @@ func sealShard(data []byte) {
 
 var shardSums = regexp.MustCompile(`"size":\s*\d+,\s*"raw":\s*(\d+),\s*"crc32c":\s*"[0-9a-f]{8}"`)
 
-// plant puts changed files in the place of the good ones, the manifest made to fit the shard.
+// plant writes the changed files, and the good version of every other file. It adapts the manifest to a changed shard.
 func (h *hostile) plant(t *testing.T, changed map[string][]byte) {
 	for path, good := range h.good {
 		if data, ok := changed[path]; ok {
@@ -132,7 +132,7 @@ func (h *hostile) plant(t *testing.T, changed map[string][]byte) {
 
 var extremes = []uint64{0, 1, 0x7f, 0xff, 1 << 15, 1<<31 - 1, 1 << 31, math.MaxUint32, 1 << 49, 1 << 62, math.MaxInt64, math.MaxUint64}
 
-// mutate changes bytes as a random choice will have it.
+// mutate returns a copy of data with one to three random changes.
 func mutate(rng *rand.Rand, data []byte) []byte {
 	out := bytes.Clone(data)
 	for range 1 + rng.IntN(3) {
@@ -149,10 +149,10 @@ func mutate(rng *rand.Rand, data []byte) []byte {
 			if at+8 <= len(out) {
 				binary.LittleEndian.PutUint64(out[at:], extreme)
 			}
-		case 3: // more of something
+		case 3: // repeat some bytes
 			end := min(len(out), at+1+rng.IntN(64))
 			out = append(out[:end:end], append(bytes.Repeat(out[at:end], 1+rng.IntN(4)), out[end:]...)...)
-		case 4: // less
+		case 4: // remove some bytes
 			end := min(len(out), at+rng.IntN(16))
 			out = append(out[:at:at], out[end:]...)
 		case 5:
@@ -164,7 +164,7 @@ func mutate(rng *rand.Rand, data []byte) []byte {
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// mutateText changes a number, or bytes.
+// mutateText replaces a number, or changes bytes as mutate does.
 func mutateText(rng *rand.Rand, data []byte) []byte {
 	found := numbers.FindAllIndex(data, -1)
 	if rng.IntN(3) == 0 || len(found) == 0 {
@@ -178,8 +178,8 @@ func mutateText(rng *rand.Rand, data []byte) []byte {
 	return append(append(bytes.Clone(data[:at[0]]), number...), data[at[1]:]...)
 }
 
-// TestHostileFilesAreCheap changes files of about 1 KiB at random, with every checksum made right again. No
-// reading of them may panic, take long, or take 64 MiB from the heap.
+// TestHostileFilesAreCheap changes files of about 1 KiB at random, and corrects every checksum. Reading them must not panic, take more than
+// 5 seconds, or allocate more than 64 MiB on the heap.
 func TestHostileFilesAreCheap(t *testing.T) { // not parallel: it counts what the process allocates; without the race detector
 	const seed = 31
 	rounds := 3000 / thin.Step(10)
@@ -230,7 +230,7 @@ func (h *hostile) readAll() error {
 	return checkpoint.VerifyStep(ctx, h.dir, 1)
 }
 
-// cpuTime is how long the process has computed so far: no matter how busy the machine is.
+// cpuTime returns the processor time of this process so far, which does not depend on how busy the machine is.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -238,7 +238,7 @@ func cpuTime(t testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// heapCost is how many bytes a function takes from the heap, freed ones included.
+// heapCost returns how many bytes a function allocates on the heap, including those that are freed again.
 func heapCost(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -247,7 +247,7 @@ func heapCost(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHostileTextIsCheap reads manifests and records of 1 KiB that are all structure.
+// TestHostileTextIsCheap reads manifests and records of 1 KiB that consist almost only of JSON structure.
 func TestHostileTextIsCheap(t *testing.T) { // not parallel: as above; without the race detector
 	h := newHostile(t, "none")
 	head := string(h.good[h.manifest][:bytes.IndexByte(h.good[h.manifest], ',')])
@@ -278,7 +278,7 @@ func TestHostileTextIsCheap(t *testing.T) { // not parallel: as above; without t
 	}
 }
 
-// TestHostileSafetensorsAreCheap reads changed safetensors files of 1 KiB.
+// TestHostileSafetensorsAreCheap reads small safetensors files that were changed at random.
 func TestHostileSafetensorsAreCheap(t *testing.T) { // not parallel: as above; without the race detector
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	tensors := []checkpoint.Tensor{
@@ -292,7 +292,7 @@ func TestHostileSafetensorsAreCheap(t *testing.T) { // not parallel: as above; w
 	rng := rand.New(rand.NewPCG(37, 0))
 	for round := range 2000 / thin.Step(10) {
 		data := mutateText(rng, good)
-		if rng.IntN(2) == 0 { // the header's length, which is believed first
+		if rng.IntN(2) == 0 { // the length of the header, which is read first
 			binary.LittleEndian.PutUint64(data, extremes[rng.IntN(len(extremes))])
 		}
 		need(t, os.WriteFile(path, data, 0o644))

@@ -13,8 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// fault is a file system on which, while on, operations of a kind on paths with a part of a name
-// answer an error.
+// fault makes operations of some kinds fail, on paths that end with part, while on is set.
 type fault struct {
 	kinds []string
 	part  string
@@ -33,8 +32,8 @@ func (f *fault) over(m *vfstest.Mem) vfs.FS {
 	})
 }
 
-// TestUntrueAnswersRemoveNothing: a file that a folder lists exists, whatever else an NFS client says; what
-// is unknown removes nothing, and ends a search.
+// A file that its folder lists exists, whatever else an NFS client says. While a checkpoint cannot be read for that reason, List reports it
+// as unreadable and retention does not remove it.
 func TestUntrueAnswersRemoveNothing(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]*fault{
@@ -65,7 +64,8 @@ func TestUntrueAnswersRemoveNothing(t *testing.T) {
 	}
 }
 
-// TestSearchBelievesTheList: no search falls back to an older checkpoint for an untrue answer.
+// If a client says that a file does not exist although its folder lists it, a search fails with ErrStale. It does not fall back to an older
+// checkpoint.
 func TestSearchBelievesTheList(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/" + manifest.Name, ".ddpt"} {
@@ -84,7 +84,7 @@ func TestSearchBelievesTheList(t *testing.T) {
 	}
 }
 
-// TestStaleSizeIsAskedForAgain: a size that a client remembers is asked for again through an open file.
+// If a client remembers an old size of a file, the package reads the size again through an open file.
 func TestStaleSizeIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -95,7 +95,7 @@ func TestStaleSizeIsAskedForAgain(t *testing.T) {
 	wantList(t, d, "100 committed, 120 committed, 130 committed")
 }
 
-// staleSizes remembers of every shard that it was empty.
+// staleSizes is a client that remembers every shard as empty.
 type staleSizes struct{ vfs.FS }
 
 func (s staleSizes) Stat(name string) (info fs.FileInfo, err error) {
@@ -110,7 +110,7 @@ type emptyInfo struct{ fs.FileInfo }
 
 func (emptyInfo) Size() int64 { return 0 }
 
-// TestOneUnreadableFolderHidesNoOther, and stops neither a plan nor a removal.
+// One unreadable folder hides no other folder, and stops neither a plan nor a removal.
 func TestOneUnreadableFolderHidesNoOther(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{syscall.ESTALE, syscall.EACCES, syscall.EIO} {
@@ -129,7 +129,7 @@ func TestOneUnreadableFolderHidesNoOther(t *testing.T) {
 	}
 }
 
-// TestCancelledListWarnsOfNothing: what was not read for want of time is not unreadable.
+// List does not warn about a checkpoint that it could not read only because it was canceled.
 func TestCancelledListWarnsOfNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -16,11 +16,11 @@ import (
 	"ddpbatch/internal/testkit/thin"
 )
 
-// The test binary is the victim, too: with this variable set the test saves until it is killed.
+// victimVariable is set for the victim, which is the test binary itself: the test then saves until it is killed.
 const victimVariable = "DDPBATCH_TEST_CHECKPOINT_VICTIM"
 
-// TestKilledSavesKeepWhatTheyReported kills a saving process (SIGKILL) at random moments, again and again on one folder.
-// Whatever it had reported is there, verifies, and is what was saved.
+// TestKilledSavesKeepWhatTheyReported kills processes (SIGKILL) that save into one folder, one after another and each at a random moment.
+// After each kill, the latest checkpoint is the newest step that was reported or the step after it, verifies, and holds what was saved.
 func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race detector
 	if path := os.Getenv(victimVariable); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
@@ -50,7 +50,7 @@ func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race det
 		}
 		need(t, hardSame(s, hardState(info.Step, 0)))
 		need(t, checkpoint.VerifyStep(ctx, d, info.Step))
-		if newest = info.Step; newest > 1 { // the one before it is kept, too
+		if newest = info.Step; newest > 1 { // the checkpoint before it stays, too
 			need(t, checkpoint.VerifyStep(ctx, d, newest-1))
 		}
 	}
@@ -60,12 +60,12 @@ func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race det
 	}
 	left, err := filepath.Glob(filepath.Join(path, "step-*"))
 	need(t, err)
-	if len(left) > 5 { // two kept, one being removed, one being saved, one of an earlier death
+	if len(left) > 5 { // two kept, one being removed, one being saved, one of an earlier victim
 		t.Errorf("folders pile up: %v", left)
 	}
 }
 
-// victimSaves goes on from the newest checkpoint, and prints every step once it is saved.
+// victimSaves resumes from the newest checkpoint, and reports every step after it has saved it.
 func victimSaves(path string) error {
 	ctx := context.Background()
 	attempt, err := strconv.Atoi(os.Getenv(victimVariable + "_ATTEMPT"))

@@ -14,12 +14,12 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// attempt opens the folder as an attempt of one run.
+// attempt opens the folder as attempt n of run "r".
 func attempt(t *testing.T, fsys vfs.FS, n int, keep Policy) *Dir {
 	return openDir(t, Options{FS: fsys, Run: "r", Attempt: n, Keep: keep})
 }
 
-// begin lets an attempt go on from a step; -1: from nothing.
+// begin lets an attempt begin from the checkpoint of a step, or anew if the step is -1.
 func begin(t *testing.T, d *Dir, step int64) {
 	t.Helper()
 	if step < 0 {
@@ -32,8 +32,8 @@ func begin(t *testing.T, d *Dir, step int64) {
 	must(t, c.Close())
 }
 
-// TestSupersededSavesCountForNothing: what an earlier attempt has saved, or saves later, beyond the step that a later
-// one went on from counts for nothing, and goes once that has a checkpoint.
+// Once a later attempt has resumed from a step, what an earlier attempt has saved or still saves beyond that step is superseded. It is
+// removed when the later attempt has enough checkpoints of its own.
 func TestSupersededSavesCountForNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -44,7 +44,7 @@ func TestSupersededSavesCountForNothing(t *testing.T) {
 	}
 	view := vfstest.NewView(m, 1)
 	view.Hold()
-	zombie := attempt(t, view, 1, Policy{}) // whose client sees nothing of what others do from now on
+	zombie := attempt(t, view, 1, Policy{}) // its client does not see what others do from now on
 	two := attempt(t, m, 2, Policy{Last: 3})
 	begin(t, two, 200)
 	save(t, zombie, testState(400, 1))
@@ -59,7 +59,7 @@ func TestSupersededSavesCountForNothing(t *testing.T) {
 		wantState(t, s, testState(want, variant))
 	}
 	latest(200, 1)
-	s, err := two.Load(t.Context(), 300) // who asks for the very step gets it
+	s, err := two.Load(t.Context(), 300) // Load returns a superseded step if it is named
 	must(t, err)
 	wantState(t, s, testState(300, 1))
 	decisions, err := two.Plan(t.Context(), Policy{Last: 2})
@@ -74,11 +74,11 @@ func TestSupersededSavesCountForNothing(t *testing.T) {
 	save(t, two, testState(300, 2))
 	save(t, zombie, testState(300, 1))
 	latest(300, 2)
-	save(t, two, testState(350, 2)) // as many as the policy wants
+	save(t, two, testState(350, 2)) // now there are as many as the policy keeps
 	wantList(t, two, "250 committed, 300 committed, 350 committed")
 }
 
-// TestRestartRevivesNothingSuperseded: a restart within an attempt does not bring back what was superseded.
+// A restart within an attempt does not make a superseded checkpoint count again.
 func TestRestartRevivesNothingSuperseded(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -94,8 +94,8 @@ func TestRestartRevivesNothingSuperseded(t *testing.T) {
 	wantList(t, two, "100 superseded, 200 superseded, 300 committed")
 }
 
-// TestOtherRunsCheckpointCountsUntilBegin: one that was copied in counts until the run itself goes on from
-// something else, whatever its attempt is; to its own run it counts all the same.
+// A checkpoint of another run that was copied in counts until the run begins from something else, whatever the number of the other run's
+// attempt is. For the other run it still counts after that.
 func TestOtherRunsCheckpointCountsUntilBegin(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -104,7 +104,7 @@ func TestOtherRunsCheckpointCountsUntilBegin(t *testing.T) {
 	one := attempt(t, m, 1, Policy{})
 	begin(t, one, 500)
 	wantList(t, one, "500 committed")
-	save(t, one, testState(500, 1)) // at the start
+	save(t, one, testState(500, 1)) // the run saves at the step that it began from
 	s, _, err := attempt(t, m, 2, Policy{}).Latest(t.Context())
 	must(t, err)
 	wantState(t, s, testState(500, 1))
@@ -127,8 +127,7 @@ func TestOtherRunsCheckpointCountsUntilBegin(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestRunsObeyTheirOwnRecordsOnly: two runs in one folder, whose attempts have the same numbers, neither write
-// nor obey each other's records.
+// Two runs in one folder whose attempts have the same numbers neither write nor obey each other's records.
 func TestRunsObeyTheirOwnRecordsOnly(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -144,14 +143,13 @@ func TestRunsObeyTheirOwnRecordsOnly(t *testing.T) {
 	wantList(t, one, "50 committed, 60 superseded, 100 committed, 200 superseded")
 	begin(t, attempt(t, m, 2, Policy{}), -1)
 	wantList(t, one, "50 superseded, 60 superseded, 100 superseded, 200 superseded")
-	wantList(t, a, "50 committed, 60 superseded, 100 superseded, 200 superseded") // run a went on from 50, not from those
+	wantList(t, a, "50 committed, 60 superseded, 100 superseded, 200 superseded") // run a resumed from 50, not from 100 or 200
 	begin(t, openDir(t, Options{FS: m, Run: "c", Attempt: 1}), 200)
 	wantList(t, openDir(t, Options{FS: m, Run: "d"}), "50 committed, 60 superseded, 100 superseded, 200 superseded")
 }
 
-// TestLateBeginOfAZombieIsRefused: a zombie that chose what to go on from before a later attempt did, and would record it
-// afterwards, is refused; one whose view does not show that does not give up what the later one has gone
-// on from.
+// Begin refuses a zombie that chose its checkpoint before a later attempt began, and would record its choice after that. If the zombie's
+// client does not show the later attempt, Begin succeeds, but what the later attempt resumed from still counts.
 func TestLateBeginOfAZombieIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -159,13 +157,13 @@ func TestLateBeginOfAZombieIsRefused(t *testing.T) {
 	begin(t, one, -1)
 	save(t, one, testState(100, 1))
 	two := attempt(t, m, 2, Policy{})
-	c, err := two.FindLatest(t.Context()) // then it reads for a long time
+	c, err := two.FindLatest(t.Context()) // then attempt 2 reads for a long time
 	must(t, err)
 	save(t, one, testState(200, 1))
 	view := vfstest.NewView(m, 1)
 	view.Hold()
 	blind := attempt(t, view, 2, Policy{})
-	begin(t, attempt(t, m, 3, Policy{}), 200) // and dies before its first save
+	begin(t, attempt(t, m, 3, Policy{}), 200) // attempt 3 dies before its first save
 	before := tree(t, m)
 	wantErr(t, "Begin", two.Begin(t.Context(), c), ErrFenced)
 	if after := tree(t, m); !slices.Equal(before, after) {
@@ -181,8 +179,7 @@ func TestLateBeginOfAZombieIsRefused(t *testing.T) {
 	must(t, got.Close())
 }
 
-// TestSupersededStayUntilEnoughAreSaved: a later attempt needs as many checkpoints of its own as the policy wants
-// before it removes what it has given up.
+// A later attempt removes what it has given up only when it has as many checkpoints of its own as the policy keeps.
 func TestSupersededStayUntilEnoughAreSaved(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -212,7 +209,7 @@ func TestDamagedRecordIsSkippedWithAWarning(t *testing.T) {
 	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), path) {
 		t.Errorf("the log says %q", &log)
 	}
-	begin(t, attempt(t, m, 2, Policy{}), -1) // and written anew
+	begin(t, attempt(t, m, 2, Policy{}), -1) // writes the record again
 	wantList(t, one, "100 superseded")
 }
 
@@ -220,7 +217,7 @@ func TestBeginIsFenced(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	asked := 0
-	d := openDir(t, Options{FS: m, Attempt: 1, Fence: func() error { // closed between the question and the rename
+	d := openDir(t, Options{FS: m, Attempt: 1, Fence: func() error { // it closes after the first check and before the rename
 		if asked++; asked > 1 {
 			return errNewer
 		}
@@ -237,8 +234,7 @@ func TestBeginIsFenced(t *testing.T) {
 	}
 }
 
-// TestCrashOfBeginLeavesNoHalfRecord: after a crash anywhere the record is whole or not there, and what was
-// committed is as good as before.
+// After a crash at any operation of Begin, the record is whole or does not exist, and every checkpoint is as good as before.
 func TestCrashOfBeginLeavesNoHalfRecord(t *testing.T) {
 	t.Parallel()
 	for k := 0; ; k++ {
@@ -265,8 +261,7 @@ func TestCrashOfBeginLeavesNoHalfRecord(t *testing.T) {
 	}
 }
 
-// TestOutrankedAttemptEndsBeforeItTrains: an attempt whose saves would count for nothing hears of it before it trains, and
-// before it writes.
+// An attempt whose saves would count for nothing gets an error before it trains, and before it writes anything.
 func TestOutrankedAttemptEndsBeforeItTrains(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -292,10 +287,10 @@ func TestOutrankedAttemptEndsBeforeItTrains(t *testing.T) {
 	if after := tree(t, m); !slices.Equal(before, after) {
 		t.Errorf("%v has become %v", before, after)
 	}
-	save(t, openDir(t, Options{FS: m, Run: "another", Attempt: 1}), testState(7, 0)) // to another run that says nothing
+	save(t, openDir(t, Options{FS: m, Run: "another", Attempt: 1}), testState(7, 0)) // attempt 5 does not stop another run
 }
 
-// TestOutrankedStepIsRefused: likewise where a later attempt without a record has saved the step.
+// The same holds if a later attempt without a record has saved the step.
 func TestOutrankedStepIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -307,8 +302,8 @@ func TestOutrankedStepIsRefused(t *testing.T) {
 	}
 }
 
-// TestOthersBadRecordStopsNothing: another run's record that cannot be read, or is newer, stops neither the search nor the
-// retention of this one; its own does.
+// If the record of another run cannot be read, it stops neither the search nor the retention of this run. An unreadable record of this run
+// stops its search.
 func TestOthersBadRecordStopsNothing(t *testing.T) {
 	t.Parallel()
 	for run, stops := range map[string]bool{"other": false, "r": true} {
@@ -334,8 +329,8 @@ func TestOthersBadRecordStopsNothing(t *testing.T) {
 	}
 }
 
-// TestAttemptBegunAnewCountsItsOwn: attempt 3 began anew, attempt 5 goes on from nothing of before either; what they save
-// themselves counts.
+// Attempts 3 and 5 both began anew, so GivenUp reports what attempts before attempt 5 have saved. It does not report the saves of
+// attempt 5, of a later attempt or of another run.
 func TestAttemptBegunAnewCountsItsOwn(t *testing.T) {
 	t.Parallel()
 	fsys := vfstest.NewMem()
@@ -363,7 +358,7 @@ func TestAttemptBegunAnewCountsItsOwn(t *testing.T) {
 	}
 }
 
-// TestSearchOfRecordsEndsWithItsContext: a resume that is canceled while it reads the records reads no further ones.
+// GivenUp stops reading records when its context is canceled.
 func TestSearchOfRecordsEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestSavesSurviveLostReplies saves through a client that loses every third reply of the file server. The saver must
-// find out what happened: every save succeeds, and nothing is lost or left over.
+// TestSavesSurviveLostReplies saves through a client that loses about every third reply of the file server. Save must find out what has
+// happened: every save succeeds, and no checkpoint is lost or stays too long.
 func TestSavesSurviveLostReplies(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed := 0; seed < 24; seed += thin.Step(4) {
@@ -68,7 +68,7 @@ func lostReplies(t *testing.T, m *vfstest.Mem, seed uint64) error {
 	return nil
 }
 
-// TestProbeSurvivesLostReplies: the probe before training takes lost replies for what they are, and its file goes.
+// The probe before training does not take lost replies for faults, and removes its file.
 func TestProbeSurvivesLostReplies(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -85,9 +85,9 @@ func TestProbeSurvivesLostReplies(t *testing.T) { // without the race detector
 	}
 }
 
-// TestStaleReaderCallsNothingCorrupt reads through a client whose caches are of k saves ago, while another saves and
-// removes. It may find an older checkpoint, or an error that says to try again; it must never take what
-// it sees for corrupt, since a run's rank 0 would give up a good checkpoint then.
+// TestStaleReaderCallsNothingCorrupt reads through a client whose caches are several saves old, while another client saves and removes. The
+// reader may find an older checkpoint or get an error that says to try again. It must never report what it sees as corrupt, since rank 0
+// of a run would then give up a good checkpoint.
 func TestStaleReaderCallsNothingCorrupt(t *testing.T) { // without the race detector
 	t.Parallel()
 	for held := int64(1); held <= 5; held++ {
@@ -104,7 +104,7 @@ func TestStaleReaderCallsNothingCorrupt(t *testing.T) { // without the race dete
 				client.Hold()
 			}
 			look, cancel := ctx, context.CancelFunc(func() {})
-			if step >= held { // it looks again, for longer than a test may take
+			if step >= held { // Latest searches again, for longer than a test may take
 				look, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 			}
 			s, info, err := reader.Latest(look)
@@ -128,8 +128,7 @@ func TestStaleReaderCallsNothingCorrupt(t *testing.T) { // without the race dete
 	}
 }
 
-// TestRemovedCheckpointReadsAsStale: what was open and is removed by another client reads as stale, not
-// as corrupt, and is not rejected.
+// If another client removes a checkpoint that is open, reading it returns ErrStale, not ErrCorrupt, and Reject does not reject it.
 func TestRemovedCheckpointReadsAsStale(t *testing.T) { // without the race detector
 	t.Parallel()
 	m := vfstest.New(t)
@@ -157,9 +156,8 @@ func TestRemovedCheckpointReadsAsStale(t *testing.T) { // without the race detec
 	}
 }
 
-// TestDraftOfStaleClientsWorksOrFails: the other ranks' clients have stale listings and negative lookups of the folder
-// that rank 0 makes. A draft that they join by its ticket either works or fails; it never commits
-// what is not there.
+// The clients of the other ranks have stale listings and negative lookups of the folder that rank 0 makes. A draft that they join by its
+// ticket either works or fails. It never commits what does not exist.
 func TestDraftOfStaleClientsWorksOrFails(t *testing.T) { // without the race detector
 	t.Parallel()
 	m := vfstest.New(t)
@@ -175,7 +173,7 @@ func TestDraftOfStaleClientsWorksOrFails(t *testing.T) { // without the race det
 	piece := checkpoint.Piece{Tensor: "x", DType: "uint8", Shape: []int{8}, Data: data}
 	joined, err := one.JoinDraft(draft.Ticket())
 	need(t, err)
-	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // it tries again, for longer than a test may take
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // WriteShard tries again, for longer than a test may take
 	defer cancel()
 	if _, err := joined.WriteShard(short, 0, 1, []checkpoint.Piece{piece}); err == nil {
 		t.Error("a shard was written into a folder that its client does not see")
@@ -192,7 +190,7 @@ func TestDraftOfStaleClientsWorksOrFails(t *testing.T) { // without the race det
 	defer c.Close()
 	need(t, c.Verify(ctx))
 
-	client.Hold() // and a reader that got a message, whose listing is older than the checkpoint
+	client.Hold() // next: a reader that got a message, with a listing older than the checkpoint
 	need(t, draftSave(zero, hardState(3, 0), 2, nil, nil))
 	newest, err := zero.FindLatest(ctx)
 	need(t, err)

@@ -20,9 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/oplog.txt")
 
-// TestOperationsComeInTheReviewedOrder compares the file operations of saves with testdata/oplog.txt, which was
-// reviewed by hand against the order that package documentation promises: a change of the order
-// shows in a diff. Operations that only read are left out, except the length check.
+// TestOperationsComeInTheReviewedOrder compares the file operations of saves with testdata/oplog.txt. That file was reviewed by hand
+// against the order that the package documentation promises, so a diff shows any change of the order. It leaves out operations that only
+// read, except the length check.
 func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -80,8 +80,8 @@ func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 	}
 }
 
-// crashScript is what the crash tests run with keep-last 2: two saves, one that prunes the first,
-// and one that replaces the third.
+// crashScript is the list of saves in the crash tests, which keep the last 2: two saves, a third that prunes the first, and one that
+// replaces the third.
 var crashScript = []struct {
 	step    int64
 	variant int
@@ -91,7 +91,7 @@ func crashOptions(fsys vfs.FS, attempt int) Options {
 	return Options{FS: fsys, Codec: "none", Keep: Policy{Last: 2}, Run: "crash", Attempt: attempt}
 }
 
-// runScript returns how many saves were acknowledged before the first error.
+// runScript runs crashScript and returns how many saves were acknowledged before the first error.
 func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
 	d := openDir(t, crashOptions(fsys, 1))
 	for i, s := range crashScript {
@@ -102,9 +102,9 @@ func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
 	return len(crashScript), nil
 }
 
-// TestCrashAfterEveryOperationLosesNothing cuts the power after operation k of the script, for every k, keeps
-// a part of what was not synced, and looks: what was acknowledged is there, Latest works, and a
-// new attempt can go on and leaves no trace of the dead one.
+// TestCrashAfterEveryOperationLosesNothing cuts the power after operation k of the script, for every k, and keeps a part of what was not
+// synced. After that, what was acknowledged must be there, Latest must work, and a new attempt must be able to resume and must remove
+// everything that the dead attempt left.
 func TestCrashAfterEveryOperationLosesNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := vfstest.NewInjector(vfstest.New(t), nil)
@@ -117,7 +117,7 @@ func TestCrashAfterEveryOperationLosesNothing(t *testing.T) { // without the rac
 	t.Logf("%d operations, 0, 10 and 50 %% kept, seeds 0 to %d", operations, seeds-1)
 	for k := 0; k <= operations; k++ {
 		if k > 0 && slices.Contains([]string{"open", "read", "readdir", "stat"}, log[k-1].Kind) {
-			continue // what only reads leaves the disk as it was
+			continue // an operation that only reads does not change the disk
 		}
 		m := vfstest.New(t)
 		acknowledged, err := runScript(t, vfstest.NewInjector(m, vfstest.CrashAfter(k)))
@@ -132,7 +132,7 @@ func TestCrashAfterEveryOperationLosesNothing(t *testing.T) { // without the rac
 						k, percent, seed, acknowledged, err, strings.Join(tree(t, after), "\n"))
 				}
 				if seed >= 1 {
-					continue // that a new attempt can go on is the dearer question
+					continue // checkGoesOn costs more
 				}
 				if err := checkGoesOn(t, after); err != nil {
 					t.Fatalf("crash after operation %d, %d %% kept, seed %d, next attempt: %v", k, percent, seed, err)
@@ -145,8 +145,7 @@ func TestCrashAfterEveryOperationLosesNothing(t *testing.T) { // without the rac
 	}
 }
 
-// checkSurvivors holds a crashed file system against the saves that were acknowledged. The save
-// in flight may have been committed or not.
+// checkSurvivors compares a crashed file system with the saves that were acknowledged. The save in flight may have been committed or not.
 func checkSurvivors(fsys vfs.FS, acknowledged int) error {
 	d, err := Open(testPath, crashOptions(fsys, 2))
 	if err != nil {
@@ -157,7 +156,7 @@ func checkSurvivors(fsys vfs.FS, acknowledged int) error {
 	if err != nil {
 		return err
 	}
-	for _, info := range list { // no manifest without its shards, not even of one being pruned
+	for _, info := range list { // a manifest has its shards, even while its checkpoint is pruned
 		if err := VerifyFolder(ctx, d, filepath.Base(info.Path)); err != nil && info.State != StatePartial {
 			return err
 		}
@@ -197,8 +196,7 @@ func isSave(s *State, i int) bool {
 	return sameState(s, testState(crashScript[i].step, crashScript[i].variant)) == nil
 }
 
-// checkGoesOn lets attempt 2 resume and save twice. Then exactly its two checkpoints are there, two files each, beside the records of
-// attempts.
+// checkGoesOn lets attempt 2 resume and save twice. After that, only its two checkpoints and the records of attempts may be there.
 func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 	d, err := Open(testPath, crashOptions(fsys, 2))
 	if err != nil {
@@ -229,7 +227,7 @@ func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 	return nil
 }
 
-// crashed is m after a power cut that keeps about a third of what was not synced.
+// crashed returns m after a power cut that keeps about a third of what was not synced.
 func crashed(m *vfstest.Mem, seed uint64) *vfstest.Mem {
 	return m.CrashClone(30, rand.New(rand.NewPCG(seed, 1)))
 }

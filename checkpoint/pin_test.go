@@ -9,8 +9,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestPinnedWhileRemovedStays: at whatever operation of a removal another process pins the checkpoint, it
-// stays if Pin says so.
+// If another process pins a checkpoint while it is removed, at whatever operation, the checkpoint stays if Pin returns no error.
 func TestPinnedWhileRemovedStays(t *testing.T) {
 	t.Parallel()
 	pins := 0
@@ -47,7 +46,7 @@ func TestPinnedWhileRemovedStays(t *testing.T) {
 	}
 }
 
-// TestRemovalSparesWhatIsBeingPinned is the other way round: a removal at each operation of a Pin.
+// TestRemovalSparesWhatIsBeingPinned is the reverse of the test above: it removes the checkpoint at each operation of a Pin.
 func TestRemovalSparesWhatIsBeingPinned(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {
@@ -72,7 +71,7 @@ func TestRemovalSparesWhatIsBeingPinned(t *testing.T) {
 	}
 }
 
-// TestPinUndoesAnInterruptedRemoval: the next retention puts it back, if it is whole.
+// If the removal of a pinned checkpoint was interrupted, the next retention restores the checkpoint, provided that it is whole.
 func TestPinUndoesAnInterruptedRemoval(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{true, false} {
@@ -93,7 +92,7 @@ func TestPinUndoesAnInterruptedRemoval(t *testing.T) {
 	}
 }
 
-// Pin returns why it cannot read a checkpoint, and does not say that there is none.
+// If Pin cannot read a checkpoint, it returns the reason. It does not report that the checkpoint does not exist.
 func TestPinReportsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/" + manifest.Name, ""} {

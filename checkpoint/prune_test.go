@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// listed is List as text: "step state" each.
+// listed returns the result of List as text: "step state" for each checkpoint.
 func listed(t *testing.T, d *Dir) string {
 	t.Helper()
 	list, err := d.List(context.Background())
@@ -61,20 +61,19 @@ func TestKeepLastKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestForeignFilesStay puts files and folders of others everywhere, and saves until everything
-// old is pruned.
+// TestForeignFilesStay puts foreign files and folders everywhere, and saves until all older checkpoints of the run are pruned.
 func TestForeignFilesStay(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "mine", Attempt: 5})
 	save(t, d, testState(10, 0))
 	foreign := []string{
-		"README", "step-000000000005", // a file with a folder's name
+		"README", "step-000000000005", // a file with the name of a checkpoint's folder
 		"step-10/MANIFEST.json", "step-000000000010.bak/MANIFEST.json", "step-000000000010.broken/shard",
 		"step-000000000010/notes.txt", "step-000000000010/shard-00000-of-00001.ddpt",
 		"step-000000000010/shard-00000-of-00001.4-00000000-00000001.ddpt", // of another run
 		"step-000000000010/sub/file",
-		// a folder of ours by name, with nothing of ours
+		// Its name is that of a checkpoint's folder, but the package did not make its file.
 		"step-000000000011/keep.me",
 		"step-000000000012/shard-00000-of-00001.6-" + fmt.Sprintf("%08x", d.run) + "-00000001.ddpt", // of a later attempt
 	}
@@ -85,7 +84,7 @@ func TestForeignFilesStay(t *testing.T) {
 		}
 		vfstest.Put(t, m, path, []byte("precious"))
 	}
-	// A whole checkpoint of another run, copied in.
+	// This is a whole checkpoint of another run that was copied in.
 	other := openDir(t, Options{FS: m, Run: "other", Attempt: 1})
 	save(t, other, testState(20, 0))
 
@@ -114,8 +113,7 @@ func mkdirAll(t *testing.T, m *vfstest.Mem, dir string) {
 	must(t, m.Mkdir(dir))
 }
 
-// TestLeftoversOfDeadAttemptsAreCleared: what attempt 1 left is cleared by attempt 2 once something newer
-// is committed, and not before.
+// Attempt 2 removes what attempt 1 has left when it commits a checkpoint, and not before.
 func TestLeftoversOfDeadAttemptsAreCleared(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -126,19 +124,19 @@ func TestLeftoversOfDeadAttemptsAreCleared(t *testing.T) {
 	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 2})
 	save(t, openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 1}), testState(10, 0))
 	left := []string{
-		manifest.StepFolder(10) + "/" + dead(1, 7).ShardName(0, 1),                      // unfinished second save of step 10
+		manifest.StepFolder(10) + "/" + dead(1, 7).ShardName(0, 1),                      // an unfinished second save of step 10
 		manifest.StepFolder(10) + "/" + dead(1, 7).ManifestTmp(),                        //
 		manifest.StepFolder(10) + "/" + dead(2, 7).ShardName(0, 1) + manifest.TmpSuffix, // of the running attempt
 		manifest.StepFolder(20) + "/" + dead(1, 8).ShardName(0, 1) + manifest.TmpSuffix,
 		manifest.StepFolder(30) + "/" + dead(1, 9).ShardName(0, 1),
-		manifest.StepFolder(50) + "/" + dead(1, 9).ShardName(0, 1), // later than what will be committed, and dead all the same
+		manifest.StepFolder(50) + "/" + dead(1, 9).ShardName(0, 1), // a step after the next commit, but of a dead attempt
 	}
 	for _, name := range left {
 		path := filepath.Join(testPath, name)
 		mkdirAll(t, m, filepath.Dir(path))
 		vfstest.Put(t, m, path, []byte("part"))
 	}
-	must(t, m.Mkdir(d.stepPath(25))) // died before its first file
+	must(t, m.Mkdir(d.stepPath(25))) // its attempt died before its first file
 	wantList(t, d, "10 committed, 20 partial, 25 partial, 30 partial, 50 partial")
 	save(t, d, testState(40, 0))
 	wantList(t, d, "10 committed, 40 committed")
@@ -153,7 +151,7 @@ func TestLeftoversOfDeadAttemptsAreCleared(t *testing.T) {
 	}
 }
 
-// TestInterruptedRemovalIsFinished by the very attempt that began it.
+// The attempt that began a removal finishes it if it was interrupted.
 func TestInterruptedRemovalIsFinished(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -164,7 +162,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 	save(t, d, testState(2, 0))
 	wantList(t, d, "2 committed")
 
-	// The same step saved again over such a folder.
+	// A save of the same step replaces such a folder.
 	must(t, m.Rename(d.stepPath(2)+"/"+manifest.Name, d.stepPath(2)+"/"+manifest.DeletingName))
 	save(t, d, testState(2, 1))
 	wantList(t, d, "2 committed")
@@ -173,7 +171,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 	}
 }
 
-// TestBadOnesTakeNoGoodOnesPlace: after a fallback the corrupt checkpoint does not count.
+// After a fallback, retention does not count the corrupt checkpoint.
 func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -181,7 +179,7 @@ func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	save(t, before, testState(10, 0))
 	save(t, before, testState(20, 0))
 	shard := find(t, m, before.stepPath(20), "shard-")
-	vfstest.Put(t, m, shard, flip(vfstest.Read(t, m, shard), 8*80)) // its sizes still fit
+	vfstest.Put(t, m, shard, flip(vfstest.Read(t, m, shard), 8*80)) // the size of the shard is still right
 
 	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 2})
 	_, info, err := d.Latest(context.Background())
@@ -196,7 +194,7 @@ func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	wantList(t, d, "30 committed, 40 committed")
 }
 
-// TestBadStepThatIsSavedAgainCounts: a bad step that is saved again is good again, and counts.
+// A bad step that is saved again counts.
 func TestBadStepThatIsSavedAgainCounts(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -221,15 +219,14 @@ func TestBadStepThatIsSavedAgainCounts(t *testing.T) {
 	}
 }
 
-// TestPruneTakesNoFolderFromASave: another process of the same attempt takes no folder from under a save, and
-// an old empty one goes.
+// Prune in another process of the same attempt does not remove the folder of a save in progress. It does remove an old empty folder.
 func TestPruneTakesNoFolderFromASave(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 3, Policy{})
 	dr, err := d.NewDraft(t.Context(), 100)
 	must(t, err)
-	must(t, m.Mkdir(testPath+"/"+manifest.FreshFolder(100, 2, 1))) // an earlier attempt's
+	must(t, m.Mkdir(testPath+"/"+manifest.FreshFolder(100, 2, 1))) // of an earlier attempt
 	prune := func(age time.Duration, want int) {
 		t.Helper()
 		_, err := attempt(t, aged{m, d.now().Add(-age)}, 3, Policy{}).Prune(t.Context(), Policy{})
@@ -239,7 +236,7 @@ func TestPruneTakesNoFolderFromASave(t *testing.T) {
 		}
 	}
 	prune(emptyAge-time.Second, 1)
-	_, err = attempt(t, m, 3, Policy{}).Prune(t.Context(), Policy{}) // no times are known
+	_, err = attempt(t, m, 3, Policy{}).Prune(t.Context(), Policy{}) // the file system does not know any times
 	must(t, err)
 	_, err = dr.WriteShard(t.Context(), 0, 1, testState(100, 0).pieces())
 	must(t, err)
@@ -248,7 +245,7 @@ func TestPruneTakesNoFolderFromASave(t *testing.T) {
 	prune(emptyAge, 0)
 }
 
-// aged is a file system on which everything is of one time.
+// aged is a file system on which every file has the same time.
 type aged struct {
 	vfs.FS
 	at time.Time
@@ -266,8 +263,8 @@ func (a aged) Stat(name string) (fs.FileInfo, error) {
 
 func (a agedInfo) ModTime() time.Time { return a.at }
 
-// TestSecondLookIsInOrder: of two saves of a step the one stays that counts, also if its manifest could only be read at the second
-// look; one that is gone by then keeps nobody from going on.
+// Of two saves of a step, Prune keeps the one that counts, even if its manifest can only be read at the second look. If that save is gone
+// by then, Prune still succeeds.
 func TestSecondLookIsInOrder(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
@@ -310,14 +307,14 @@ func TestSecondLookIsInOrder(t *testing.T) {
 	}
 }
 
-// TestUnreadableCheckpointKeepsFewOthers: what cannot be read keeps only what it may be made from, and the log says how many stay for it.
+// Retention keeps for an unreadable checkpoint only those checkpoints that may be its base, and logs how many it keeps for that reason.
 func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 	t.Parallel()
 	steps := []int64{10, 20, 30, 40, 50, 60}
 	for name, test := range map[string]struct {
 		run     string
 		attempt int
-		kinds   []string // what fails
+		kinds   []string // the operations that fail
 		part    string
 		want    string
 		stay    string
@@ -352,7 +349,7 @@ func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 	}
 }
 
-// beside is a file system on which something happens after a folder has been made.
+// beside is a file system that calls made after it has made a folder.
 type beside struct {
 	vfs.FS
 	made func(path string)
@@ -366,7 +363,7 @@ func (b beside) Mkdir(path string) error {
 	return err
 }
 
-// TestSweepSparesASaveBesideIt: the sweep of one save does not take the folder that another one of the process has just made.
+// The sweep of one save does not remove the folder that another save of the same process has just made.
 func TestSweepSparesASaveBesideIt(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -383,8 +380,8 @@ func TestSweepSparesASaveBesideIt(t *testing.T) {
 	}
 }
 
-// TestRetentionReadsOnlyWhatIsNew: an unchanged checkpoint costs one list and one look at the manifest, whatever the number of its
-// shards, and an earlier attempt's record nothing.
+// For an unchanged checkpoint, retention lists the folder once and looks at the manifest once, however many shards it has. It does not look
+// at the record of an earlier attempt.
 func TestRetentionReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	const kept, shards, records = 6, 8, 20
@@ -407,8 +404,8 @@ func TestRetentionReadsOnlyWhatIsNew(t *testing.T) {
 				n[op.Kind]++
 			}
 		}
-		// The sizes of the shards of the new one, and for each that was there a manifest; one list of each, and of the one that goes a
-		// second one; the record of this attempt.
+		// Retention looks at the sizes of the new checkpoint's shards and at the manifest of each other checkpoint. It lists every
+		// checkpoint once, and the one that it removes twice. It opens the record of this attempt.
 		if n["stat"] > shards+kept+4 || n["readdir"] > kept+10 || n["open"] > 2 {
 			t.Errorf("the save has %v, with %d kept of %d shards", n, kept, shards)
 		}
@@ -417,7 +414,7 @@ func TestRetentionReadsOnlyWhatIsNew(t *testing.T) {
 		t.Errorf("%d are there", got)
 	}
 
-	// A manifest of another size or time is read again, and a shard that the list does not have is missed.
+	// Retention reads a manifest again if its size or time has changed, and notices that a shard is missing from the list.
 	changed := d.stepPath(kept) + "/" + manifest.Name
 	vfstest.Put(t, m, changed, append(vfstest.Read(t, m, changed), ' '))
 	must(t, m.Remove(find(t, m, d.stepPath(kept+1), "shard-00003")))

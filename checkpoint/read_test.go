@@ -54,8 +54,7 @@ func TestReadGivesAnyPartOfATensor(t *testing.T) {
 	}
 }
 
-// TestReadTakesOnlyWhatItNeeds: some bytes of a tensor cost a chunk of it, and finding a
-// checkpoint reads none at all.
+// Reading a few bytes of a tensor reads one chunk of it, and finding a checkpoint reads no data.
 func TestReadTakesOnlyWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -8,13 +8,13 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestRejectRenamesOnlyWhatIsDamaged: only what is damaged when it is read again is renamed, and only by the run's own
-// attempt whose fence is good.
+// Reject renames a checkpoint only if it is still damaged when it is read again, and only if the caller is an attempt of the same run whose
+// fence is open.
 func TestRejectRenamesOnlyWhatIsDamaged(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 2, Policy{})
-	for range 2 { // the second one finds the name taken
+	for range 2 { // the second time, the name is already in use
 		save(t, attempt(t, m, 1, Policy{}), testState(1, 0))
 		c, err := d.Find(t.Context(), 1)
 		must(t, err)
@@ -38,7 +38,7 @@ func TestRejectRenamesOnlyWhatIsDamaged(t *testing.T) {
 			}
 		}
 		other := openDir(t, Options{FS: m, Run: "s", Attempt: 2})
-		must(t, other.Reject(t.Context(), c)) // passed over by another run, and not renamed
+		must(t, other.Reject(t.Context(), c)) // the other run skips it and does not rename it
 		_, err = other.FindLatest(t.Context())
 		wantErr(t, "FindLatest of another run", err, ErrCorrupt)
 		must(t, d.Reject(t.Context(), c))
@@ -53,7 +53,7 @@ func TestRejectRenamesOnlyWhatIsDamaged(t *testing.T) {
 	for step := int64(2); step < 6; step++ {
 		save(t, attempt(t, m, 2, Policy{Last: 2}), testState(step, 0))
 	}
-	wantList(t, d, "1 broken, 1 broken, 4 committed, 5 committed") // kept to be looked at
+	wantList(t, d, "1 broken, 1 broken, 4 committed, 5 committed") // the broken ones stay so that the user can look at them
 }
 
 func failReads(_ int, op vfstest.Op) vfstest.Fault {
@@ -63,7 +63,7 @@ func failReads(_ int, op vfstest.Op) vfstest.Fault {
 	return vfstest.Fault{}
 }
 
-// TestCheckpointFoundSoundCountsAgain: one that was read as damaged and is good when Reject reads it counts again.
+// A checkpoint that was read as damaged counts again if it is good when Reject reads it.
 func TestCheckpointFoundSoundCountsAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -78,7 +78,7 @@ func TestCheckpointFoundSoundCountsAgain(t *testing.T) {
 	must(t, d.Pin(t.Context(), 1, "best"))
 }
 
-// TestRejectOfAMissingFileRenamesNothing, but the Dir passes it over.
+// If a file of a checkpoint is missing, Reject does not rename the checkpoint, but the Dir skips it from then on.
 func TestRejectOfAMissingFileRenamesNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

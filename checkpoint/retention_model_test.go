@@ -16,12 +16,12 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// keptFolder is a folder in which a rapid test saves and prunes, and what must be there.
+// keptFolder is a folder in which a property test saves and prunes, and a model of what must be there.
 type keptFolder struct {
 	fs      *vfstest.Mem
 	attempt int
 	step    int64
-	alive   []kept // of the history that counts, oldest first; some may have been removed by a policy
+	alive   []kept // the history that counts, oldest first; a policy may have removed some
 	foreign map[string]string
 	bases   map[int64]*checkpoint.State // full checkpoints of this attempt
 }
@@ -41,8 +41,8 @@ func (k *keptFolder) open(t *rapid.T, p checkpoint.Policy) *checkpoint.Dir {
 	return d
 }
 
-// begin is a new attempt, which goes on from the newest, or (as one does whose newest was unreadable)
-// from any older one that is still there.
+// begin starts a new attempt. It resumes from the newest checkpoint, or from an older one that is still there, as an attempt does that
+// cannot read the newest.
 func (k *keptFolder) begin(t *rapid.T) {
 	k.attempt++
 	k.bases = map[int64]*checkpoint.State{}
@@ -59,7 +59,7 @@ func (k *keptFolder) begin(t *rapid.T) {
 			k.alive = k.alive[:len(k.alive)-1]
 			continue
 		}
-		if err == nil && c.Info().Attempt != last.attempt { // removed, and a superseded one is still there
+		if err == nil && c.Info().Attempt != last.attempt { // it was removed, but a superseded save of the step is still there
 			c.Close()
 			k.alive = k.alive[:len(k.alive)-1]
 			continue
@@ -93,7 +93,7 @@ func (k *keptFolder) policy(t *rapid.T) checkpoint.Policy {
 	return p
 }
 
-// save saves the next step with a policy, whole or as the difference to a full one of this attempt.
+// save saves the next step with a random policy, in full or as a delta of a full checkpoint of this attempt.
 func (k *keptFolder) save(t *rapid.T) {
 	k.step++
 	d := k.open(t, k.policy(t))
@@ -127,7 +127,7 @@ func (k *keptFolder) pin(t *rapid.T) {
 	}
 }
 
-// strew puts a file or a folder of somebody else among the checkpoints.
+// strew puts a foreign folder with a file among the checkpoints.
 func (k *keptFolder) strew(t *rapid.T) {
 	name := rapid.SampledFrom([]string{
 		"step-000000000001-copy", "notes.txt", "step-1", "step-000000000001.broken", "MANIFEST.json", "attempt-x.json", "best",
@@ -149,7 +149,7 @@ func (k *keptFolder) strew(t *rapid.T) {
 	}
 }
 
-// prune applies a policy by hand, as an attempt or as a tool, and holds the outcome against the plan.
+// prune calls Prune with a random policy and compares the outcome with the plan.
 func (k *keptFolder) prune(t *rapid.T) {
 	p := k.policy(t)
 	d := k.open(t, checkpoint.Policy{})
@@ -192,7 +192,7 @@ func (k *keptFolder) prune(t *rapid.T) {
 	}
 }
 
-// present are those of the history that counts which no policy has removed, newest first.
+// present returns the checkpoints of the history that counts that no policy has removed, newest first.
 func (k *keptFolder) present(t *rapid.T, d *checkpoint.Dir) (there []kept) {
 	list, err := d.List(t.Context())
 	if err != nil {
@@ -247,9 +247,9 @@ func (k *keptFolder) look(t *rapid.T) {
 	}
 }
 
-// TestRetentionKeepsWhatCounts saves full checkpoints and deltas, over several attempts, with random policies,
-// pins and foreign files, and removes by hand. The newest of the history that counts is never lost, nor
-// its fallback, what is pinned, or the base of what stays; nobody else's files are touched.
+// TestRetentionKeepsWhatCounts saves full checkpoints and deltas in several attempts, with random policies, pins, foreign files and calls
+// of Prune. The newest checkpoint of the history that counts is never lost, nor are its fallback, pinned checkpoints and the bases of those
+// that stay. Foreign files stay as they are.
 func TestRetentionKeepsWhatCounts(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {

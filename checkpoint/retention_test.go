@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// planned is a plan as text: "step+ reason; reason" or "step- reason".
+// planned returns a plan as text: "step+ reason; reason" or "step- reason" for each checkpoint.
 func planned(t *testing.T, d *Dir, p Policy) []string {
 	t.Helper()
 	decisions, err := d.Plan(t.Context(), p)
@@ -32,7 +32,7 @@ func wantPlan(t *testing.T, d *Dir, p Policy, want ...string) {
 	}
 }
 
-// sixSaves are steps 100 to 600, an hour apart, with losses 6 5 1 4 1 3; step 600 has none.
+// sixSaves saves steps 100 to 600, an hour apart. Steps 100 to 500 have the losses 6, 5, 1, 4 and 1, and step 600 has no loss.
 func sixSaves(t *testing.T) *Dir {
 	d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
 	at := d.now()
@@ -57,17 +57,17 @@ func TestPlanSaysWhichRuleKeepsEach(t *testing.T) {
 	wantPlan(t, d, Policy{Last: 2, Within: 3 * time.Hour},
 		gone(100), gone(200), "300+ within 3h", "400+ within 3h", "500+ last 2; within 3h", "600+ newest; last 2; within 3h")
 	saved := d.now
-	d.now = func() time.Time { return saved().Add(2*time.Hour + time.Minute) } // it counts from now on
+	d.now = func() time.Time { return saved().Add(2*time.Hour + time.Minute) } // Within counts back from now
 	wantPlan(t, d, Policy{Last: 2, Within: 3 * time.Hour},
 		gone(100), gone(200), gone(300), gone(400), "500+ last 2", "600+ newest; last 2; within 3h")
 	d.now = func() time.Time { return saved().Add(1000 * time.Hour) } // long after the run
 	wantPlan(t, d, Policy{Last: 3, Within: 3 * time.Hour},
 		gone(100), gone(200), gone(300), "400+ last 3", "500+ last 3", "600+ newest; last 3")
-	d.now = func() time.Time { return saved().Add(-time.Hour) } // a clock that is behind keeps no fewer
+	d.now = func() time.Time { return saved().Add(-time.Hour) } // a clock that is behind does not keep fewer
 	wantPlan(t, d, Policy{Last: 2, Within: 2 * time.Hour},
 		gone(100), gone(200), "300+ within 2h", "400+ within 2h", "500+ last 2; within 2h", "600+ newest; last 2; within 2h")
 	d.now = saved
-	wantPlan(t, d, Policy{Last: 2, Best: 1, Metric: "eval_loss"}, // of two equally good ones the newer
+	wantPlan(t, d, Policy{Last: 2, Best: 1, Metric: "eval_loss"}, // keeps the newer one of two that are equally good
 		gone(100), gone(200), gone(300), gone(400), "500+ last 2; best 1 by eval_loss", "600+ newest; last 2")
 	wantPlan(t, d, Policy{Last: 2, Best: 2, Metric: "eval_loss", Max: true},
 		"100+ best 2 by eval_loss", "200+ best 2 by eval_loss", gone(300), gone(400), "500+ last 2", "600+ newest; last 2")
@@ -131,7 +131,7 @@ func TestBadPolicyIsRefused(t *testing.T) {
 func TestOrphansTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	fs := vfstest.New(t)
-	d, states := deltas(t, Options{FS: fs, Attempt: 1}) // 1 full, 2 and 3 deltas of it
+	d, states := deltas(t, Options{FS: fs, Attempt: 1}) // step 1 is full, steps 2 and 3 are deltas of it
 	for step := int64(4); step <= 6; step += 2 {
 		s := deltaState(step)
 		states = append(states, s)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// LastSaved goes by the commits of checkpoints, and of a program's own files by the newest of them, which ListForeign has.
+// LastSaved returns the time of the newest commit or, if the files are a program's own, that of the newest entry of ListForeign.
 func TestLastSaved(t *testing.T) {
 	at := func(hour int) time.Time { return time.Date(2026, 11, 27, hour, 0, 0, 0, time.UTC) }
 	for name, test := range map[string]struct {
-		files   map[string]int // hour of the last change, by path; a folder where it ends with a slash
+		files   map[string]int // hour of the last change by path; a path that ends with a slash is a folder
 		want    int            // 0: nothing was saved
 		foreign string
 	}{
@@ -76,7 +76,7 @@ func TestLastSaved(t *testing.T) {
 	}
 }
 
-// A link is not followed, and only files have a size.
+// ListForeign does not follow links, and only files have a size.
 func TestListForeignHasKinds(t *testing.T) {
 	folder := t.TempDir()
 	if err := errors.Join(

@@ -11,8 +11,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestRemovalMakesReadersLookAgain: what is removed under a reader's hands makes it look again, since there
-// are newer ones then.
+// If a checkpoint is removed while a reader searches, the reader searches again, since there are newer ones then.
 func TestRemovalMakesReadersLookAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -27,7 +26,7 @@ func TestRemovalMakesReadersLookAgain(t *testing.T) {
 			next += 10
 		}
 		if next == last+10 && last == 140 && op.Kind == "readdir" && op.Path == testPath {
-			next, last = 150, 160 // and once more, in the second look
+			next, last = 150, 160 // once more, during the second search
 		}
 		return vfstest.Fault{}
 	})
@@ -39,8 +38,8 @@ func TestRemovalMakesReadersLookAgain(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestManifestInTheGateMakesReadersLookAgain: a manifest that is in the gate is in no folder; a reader whose list of names
-// is older than its successors looks again.
+// While a manifest is in the gate, its checkpoint's folder does not have it. A reader whose list of names is older than the checkpoints
+// saved after that one searches again.
 func TestManifestInTheGateMakesReadersLookAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -67,7 +66,7 @@ func TestManifestInTheGateMakesReadersLookAgain(t *testing.T) {
 			}()
 			select {
 			case <-asleep:
-			case <-done: // it has failed
+			case <-done: // the saves have failed
 			}
 		}
 		return vfstest.Fault{}
@@ -82,7 +81,7 @@ func TestManifestInTheGateMakesReadersLookAgain(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestHalfRemovedEndsASearch: what a dead process has begun to remove does not keep a reader looking.
+// A removal that a dead process has begun does not make a reader search forever.
 func TestHalfRemovedEndsASearch(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -105,7 +104,7 @@ func TestHalfRemovedEndsASearch(t *testing.T) {
 	must(t, c.Close())
 }
 
-// rejected lets an attempt reject the checkpoint of a step, which is damaged before.
+// rejected damages the checkpoint of a step and lets an attempt reject it.
 func rejected(t *testing.T, m *vfstest.Mem, d *Dir, step int64) {
 	t.Helper()
 	c, err := d.Find(t.Context(), step)
@@ -116,8 +115,8 @@ func rejected(t *testing.T, m *vfstest.Mem, d *Dir, step int64) {
 	must(t, c.Close())
 }
 
-// TestRunThatLostAllDoesNotBeginAnew: a run whose checkpoints are all lost does not begin anew by itself; one for
-// which the user asked that continues to do so.
+// A run that has lost all its checkpoints does not begin anew by itself. If the user has let it begin anew, its next attempts may do so,
+// too.
 func TestRunThatLostAllDoesNotBeginAnew(t *testing.T) {
 	t.Parallel()
 	look := func(m *vfstest.Mem, n int, want error, remove string) {
@@ -139,11 +138,11 @@ func TestRunThatLostAllDoesNotBeginAnew(t *testing.T) {
 	save(t, one, testState(100, 1))
 	save(t, one, testState(200, 1))
 	two := attempt(t, m, 2, Policy{})
-	begin(t, two, 100) // as when 200 could not be read
+	begin(t, two, 100) // as if 200 could not be read
 	rejected(t, m, attempt(t, m, 3, Policy{}), 100)
-	look(m, 3, ErrCorrupt, "remove "+manifest.RecordName(2, runCRC("r"))+", step-000000000100.broken)") // 200 is whole, and superseded
+	look(m, 3, ErrCorrupt, "remove "+manifest.RecordName(2, runCRC("r"))+", step-000000000100.broken)") // 200 is whole but superseded
 	begin(t, attempt(t, m, 4, Policy{}), -1)
-	look(m, 5, ErrNone, "") // deliberately
+	look(m, 5, ErrNone, "") // attempt 4 has begun anew deliberately
 	save(t, attempt(t, m, 4, Policy{}), testState(10, 4))
 	rejected(t, m, attempt(t, m, 5, Policy{}), 10)
 	look(m, 6, ErrCorrupt, "to begin anew, remove step-000000000010.broken)")
@@ -160,7 +159,7 @@ func TestRunThatLostAllDoesNotBeginAnew(t *testing.T) {
 	look(m, 4, ErrNone, "")
 }
 
-// TestRejectedNameMayBeReused: that a save was bad says nothing about a later one in the same folder.
+// If a save was bad, a later one in the same folder may still be good.
 func TestRejectedNameMayBeReused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -177,8 +176,7 @@ func TestRejectedNameMayBeReused(t *testing.T) {
 	wantList(t, d, "200 broken, 200 committed, 300 committed, 400 committed")
 }
 
-// TestOthersLeftoversStopNoBegin: neither what other runs have left, nor a folder of an unknown run once a run has begun anew, keeps a run
-// from beginning.
+// What other runs have left does not stop a run from beginning. Neither does a folder of an unknown run, once the run has begun anew.
 func TestOthersLeftoversStopNoBegin(t *testing.T) {
 	t.Parallel()
 	b := func(m *vfstest.Mem) error {
@@ -211,7 +209,7 @@ func TestOthersLeftoversStopNoBegin(t *testing.T) {
 	wantErr(t, "after the run has begun anew with that there", b(m), ErrNone)
 }
 
-// TestAllCorruptSaysWhatToRemove: the error says what to remove.
+// If all checkpoints are corrupt, the error says what to remove to begin anew.
 func TestAllCorruptSaysWhatToRemove(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -233,7 +231,7 @@ func TestAllCorruptSaysWhatToRemove(t *testing.T) {
 	}
 }
 
-// TestNamedCorruptStepIsNotReplaced: nothing takes the place of a step that was asked for, and the log does not say so.
+// Find of a corrupt step does not return another step instead, and the log does not say that it does.
 func TestNamedCorruptStepIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -250,7 +248,7 @@ func TestNamedCorruptStepIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestHalfRemovedIsReadOnce: a removal that was interrupted long ago does not cause the newest checkpoint to be read twice.
+// A removal that was interrupted long ago does not make Latest read the newest checkpoint twice.
 func TestHalfRemovedIsReadOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -272,8 +270,7 @@ func TestHalfRemovedIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestStaleLookupIsWaitedFor: a manifest that its folder lists, and that a client's lookup does not know yet, is waited for, a
-// bounded time.
+// If a folder lists a manifest that the client's lookup does not find yet, the search waits for the manifest, for a bounded time.
 func TestStaleLookupIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// staleFS is one whose first handle of a shard goes stale after some reads.
+// staleFS is a file system whose first handle of a shard goes stale after some reads.
 type staleFS struct {
 	vfs.FS
 	opens, open *atomic.Int64
@@ -18,7 +18,7 @@ type staleFS struct {
 
 type staleFile struct {
 	vfs.File
-	reads *atomic.Int64 // left; nil: it never goes stale
+	reads *atomic.Int64 // reads left; nil means that the handle never goes stale
 	open  *atomic.Int64
 }
 
@@ -31,7 +31,7 @@ func (f staleFS) Open(name string) (vfs.File, error) {
 	out := staleFile{File: file, open: f.open}
 	if f.opens.Add(1) == 1 {
 		out.reads = new(atomic.Int64)
-		out.reads.Store(4) // header, table, trailer and a chunk
+		out.reads.Store(4) // the header, the table, the trailer and a chunk
 	}
 	return out, nil
 }
@@ -48,7 +48,7 @@ func (f staleFile) Close() error {
 	return f.File.Close()
 }
 
-// TestStaleHandleIsReplacedOnce: a handle that has gone stale is replaced once, for all, and closed; by Verify, too.
+// Read and Verify replace a stale handle once for all readers, and close it.
 func TestStaleHandleIsReplacedOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -76,7 +76,7 @@ func TestStaleHandleIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// TestManyShardsAreClosed: of more shards than are kept open, none stays open.
+// If a checkpoint has more shards than may stay open, every shard is closed after its use.
 func TestManyShardsAreClosed(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -85,7 +85,7 @@ func TestManyShardsAreClosed(t *testing.T) {
 	must(t, err)
 	must(t, c.Close())
 	fsys := staleFS{m, new(atomic.Int64), new(atomic.Int64)}
-	fsys.opens.Store(1) // none goes stale
+	fsys.opens.Store(1) // so no handle goes stale
 	c, err = openDir(t, Options{FS: fsys}).Find(t.Context(), 5)
 	must(t, err)
 	wantState(t, all(t, c), testState(5, 0))

@@ -9,7 +9,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestRoomIsWhatThePolicyKeeps: what is needed is what the policy keeps and one more, less what is there and will go.
+// The space that Room asks for is that of the checkpoints that the policy keeps and of one more, less that of the existing ones which the
+// policy will remove.
 func TestRoomIsWhatThePolicyKeeps(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -59,7 +60,7 @@ func TestRoomIsWhatThePolicyKeeps(t *testing.T) {
 	if got, want := room(keep, 10*raw, false), (Room{Each: 10 * raw, Count: 6, There: there, Need: 60*raw - there}); got != want {
 		t.Errorf("three smaller ones are there: %+v, want %+v", got, want)
 	}
-	must(t, attempt(t, m, 1, keep).Pin(t.Context(), 3, "best")) // it stays beside those that the rules keep
+	must(t, attempt(t, m, 1, keep).Pin(t.Context(), 3, "best")) // it stays in addition to those that the rules keep
 	if got := room(keep, raw, false).There; got != there-each {
 		t.Errorf("with a pinned one %d bytes go, want %d", got, there-each)
 	}
@@ -71,7 +72,7 @@ func TestRoomIsWhatThePolicyKeeps(t *testing.T) {
 	}
 }
 
-// TestProbeLeavesNothingAndShowsFaults: it leaves nothing, and every fault shows, with its class.
+// Probe leaves nothing behind, and returns every fault with its class.
 func TestProbeLeavesNothingAndShowsFaults(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
@@ -95,7 +96,7 @@ func TestProbeLeavesNothingAndShowsFaults(t *testing.T) {
 			t.Errorf("%v does not say who", err)
 		}
 	}
-	save(t, attempt(t, m, 2, Policy{}), testState(1, 0)) // sweeps what could not be removed
+	save(t, attempt(t, m, 2, Policy{}), testState(1, 0)) // removes what the failed probes could not remove
 	for _, path := range tree(t, m) {
 		if strings.Contains(path, "PROBE") {
 			t.Errorf("%s stays", path)

@@ -21,7 +21,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSavedStateLoadsBack saves random states and loads them again: in memory, on disk, both codecs.
+// TestSavedStateLoadsBack saves random states and loads them again, in memory and on disk, with both codecs.
 func TestSavedStateLoadsBack(t *testing.T) { // without the race detector
 	t.Parallel()
 	ctx := context.Background()
@@ -77,7 +77,7 @@ func drawState(r *rapid.T) *State {
 			DType: rapid.SampledFrom(dtypes).Draw(r, "dtype"),
 			Shape: rapid.SliceOfN(rapid.IntRange(0, 12), 0, 4).Draw(r, "shape"),
 		}
-		if rapid.IntRange(0, 9).Draw(r, "large") == 0 { // several chunks, the last one a part
+		if rapid.IntRange(0, 9).Draw(r, "large") == 0 { // several chunks, of which the last may be short
 			t.Shape = []int{rapid.IntRange(chunk.MaxBytes-1, 3*chunk.MaxBytes+1).Draw(r, "length")}
 		}
 		size, err := manifest.ByteSize(t.DType, t.Shape)
@@ -106,8 +106,8 @@ func fillNoise(b []byte, seed uint64) {
 	}
 }
 
-// TestShardBytesAreDeterministic saves one state in several folders, and after other saves by the same
-// Dir: the shard's bytes are always the same.
+// TestShardBytesAreDeterministic saves one state in several folders, each time after a different number of other saves by the same Dir. The
+// bytes of the shard are always the same.
 func TestShardBytesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	s := testState(7, 0)
@@ -135,7 +135,7 @@ func TestShardBytesAreDeterministic(t *testing.T) {
 	}
 }
 
-// TestNoiseCostsOnlyTheFrame: noise costs no more than the frame round the chunks.
+// Noise takes its own size on disk and the frame around the chunks, but not more.
 func TestNoiseCostsOnlyTheFrame(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 16*chunk.MaxBytes)
@@ -180,7 +180,7 @@ func TestFloat32Tensor(t *testing.T) {
 	Float32Tensor("w", []int{3}, v)
 }
 
-// Every float16, against the definition of its value.
+// TestConvertToKnowsEveryFloat16 compares every float16 with the definition of its value.
 func TestConvertToKnowsEveryFloat16(t *testing.T) {
 	data := make([]byte, 0, 2<<16)
 	for h := range 1 << 16 {

@@ -10,8 +10,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestSampleFindsItsShareOfDamage damages each chunk of 20 checkpoints in turn: the sample finds as many as it is said to have, the same
-// ones twice, not always those of the same numbers, and over all of them every number.
+// TestSampleFindsItsShareOfDamage damages each chunk of 20 checkpoints in turn. Each sample finds the share of chunks that was asked for,
+// and a second sample of a checkpoint finds the same ones. Different checkpoints have different samples, which together cover every chunk
+// number.
 func TestSampleFindsItsShareOfDamage(t *testing.T) {
 	t.Parallel()
 	const chunks, checkpoints = 50, 20
@@ -54,7 +55,7 @@ func TestSampleFindsItsShareOfDamage(t *testing.T) {
 	}
 }
 
-// sampled reports whether a sample passes with the shard as it is put.
+// sampled writes data to the shard and reports whether a sample of the checkpoint passes.
 func sampled(t *testing.T, d *Dir, m *vfstest.Mem, step int64, percent float64, path string, data []byte) bool {
 	t.Helper()
 	vfstest.Put(t, m, path, data)
@@ -74,7 +75,7 @@ func flippedAt(data []byte, at int) []byte {
 	return bad
 }
 
-// TestSampleReadsAtLeastOneChunk: of any chunks at least one is read, of none none, and shares that are none are refused.
+// A sample reads at least one chunk if the checkpoint has any. VerifySample refuses shares that are not above 0 and at most 100 percent.
 func TestSampleReadsAtLeastOneChunk(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t)})
@@ -83,7 +84,7 @@ func TestSampleReadsAtLeastOneChunk(t *testing.T) {
 	for _, test := range []struct {
 		step    int64
 		percent float64
-		want    int // -1: refused
+		want    int // -1 if VerifySample refuses the share
 	}{{1, 0.001, 1}, {1, 34, 2}, {1, 100, 3}, {2, 5, 0}, {1, 0, -1}, {1, -1, -1}, {1, 100.1, -1}} {
 		c, err := d.Find(t.Context(), test.step)
 		must(t, err)
@@ -130,7 +131,7 @@ func TestStorage(t *testing.T) {
 			for _, n := range s.Codecs {
 				sum += n
 			}
-			heads := [3]int64{0: 16 * 4 * 4}[i] // 4 bytes for each of 4 planes of 16 chunks
+			heads := [3]int64{0: 16 * 4 * 4}[i] // 4 bytes for each of the 4 planes of the 16 chunks
 			if sum+heads != s.Stored || s.Delta != 0 {
 				t.Errorf("tensor %d: %d bytes in all, %d by codec, %d of differences", i, s.Stored, sum, s.Delta)
 			}

@@ -7,7 +7,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestEncodeShardIsWriteShard: encoded elsewhere and copied into a draft, a shard is byte for byte what WriteShard gives.
+// A shard that EncodeShard has encoded and CopyShard has copied into a draft is byte for byte the one that WriteShard writes.
 func TestEncodeShardIsWriteShard(t *testing.T) {
 	t.Parallel()
 	fsys := vfstest.NewMem()

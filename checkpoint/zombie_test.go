@@ -18,14 +18,14 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// attempts is the folder of one run and which attempt of it is the newest.
+// attempts is the folder of one run and the number of its newest attempt.
 type attempts struct {
 	fs     *vfstest.Mem
 	newest atomic.Int64
 }
 
-// open is what attempt a of the run sees through fsys. A blind attempt's view of the fence is stale
-// for ever: it takes itself for the newest.
+// open opens the folder through fsys as an attempt of the run. A blind attempt always has a stale view of the fence, so it takes itself for
+// the newest.
 func (a *attempts) open(t testing.TB, fsys vfs.FS, attempt int, blind bool) *checkpoint.Dir {
 	return hardOpen(t, checkpoint.Options{
 		FS: fsys, Run: "run", Attempt: attempt, Keep: checkpoint.Policy{Last: 2},
@@ -38,8 +38,8 @@ func (a *attempts) open(t testing.TB, fsys vfs.FS, attempt int, blind bool) *che
 	})
 }
 
-// first is attempt 1: it saves steps 10 to 40, which removes 10 and 20 on the way. It returns the last
-// step that was acknowledged.
+// first runs attempt 1, which saves steps 10 to 40; retention removes steps 10 and 20 meanwhile. It returns the last step that was
+// acknowledged.
 func first(d *checkpoint.Dir) (acknowledged int64, err error) {
 	ctx := context.Background()
 	if err := d.Begin(ctx, nil); err != nil {
@@ -54,9 +54,9 @@ func first(d *checkpoint.Dir) (acknowledged int64, err error) {
 	return acknowledged, nil
 }
 
-// TestZombieBreaksNothingOfTheNewer stops attempt 1 before its k-th operation, for every k, lets attempt 2
-// resume, save the same steps and further ones and remove old ones, and lets attempt 1 go on then,
-// which sees the fence or (blind) does not. Nothing of attempt 2 may be lost, hidden or changed.
+// TestZombieBreaksNothingOfTheNewer stops attempt 1 before its k-th operation, for every k. Meanwhile attempt 2 resumes, saves the same
+// steps and further ones, and removes old ones. Then attempt 1 continues, and either sees the fence or, if it is blind, does not. Nothing
+// of attempt 2 may be lost, hidden or changed.
 func TestZombieBreaksNothingOfTheNewer(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
@@ -67,7 +67,7 @@ func TestZombieBreaksNothingOfTheNewer(t *testing.T) { // without the race detec
 	t.Logf("%d operations", len(operations))
 	saves := []int{0, 1, 3} // by attempt 2, before the zombie wakes
 	for k := 1; k <= len(operations); k += thin.Step(7) {
-		for i, blind := range []bool{false, true} { // with one number of saves each, in turn
+		for i, blind := range []bool{false, true} { // each with one of the numbers of saves, in turn
 			z := zombie{k: k, saves: saves[(k+i)%len(saves)], blind: blind}
 			if err := z.play(t); err != nil {
 				t.Fatalf("attempt 1 asleep before operation %d (%s), %d saves of attempt 2, blind %v: %v\n%s",
@@ -144,7 +144,7 @@ func (z *zombie) play(t *testing.T) error {
 	return z.check(z.run.open(t, z.run.fs, 3, false), resumed, newest)
 }
 
-// resume begins an attempt and returns the step it goes on from, 0 for none.
+// resume begins an attempt and returns the step that it resumes from, or 0 if it begins anew.
 func resume(d *checkpoint.Dir) (int64, error) {
 	ctx := context.Background()
 	c, err := d.FindLatest(ctx)
@@ -161,8 +161,8 @@ func resume(d *checkpoint.Dir) (int64, error) {
 	return c.Step(), d.Begin(ctx, c)
 }
 
-// check holds that the newest checkpoint is attempt 2's of step newest, or what it resumed from, and
-// that nothing committed is damaged.
+// check checks that the newest checkpoint is attempt 2's of step newest, or the one that it resumed from, and that no committed checkpoint
+// is damaged.
 func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 	ctx := context.Background()
 	list, err := d.List(ctx)
@@ -192,7 +192,7 @@ func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 	if info.Step != newest || variant != want {
 		return fmt.Errorf("the latest is step %d of history %d, want %d of %d", info.Step, variant, newest, want)
 	}
-	if newest >= resumed+20 { // and the one before it, which the policy keeps
+	if newest >= resumed+20 { // check the one before it, too: the policy keeps it
 		s, err := d.Load(ctx, newest-10)
 		if err != nil {
 			return fmt.Errorf("step %d: %w", newest-10, err)
@@ -204,8 +204,8 @@ func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 	return nil
 }
 
-// TestCrashesOfTwoAttemptsLoseNothing cuts the power after the k-th operation of attempt 1, lets attempt 2 go
-// on from what is left, cuts the power again at a random moment, and looks.
+// TestCrashesOfTwoAttemptsLoseNothing cuts the power after the k-th operation of attempt 1, lets attempt 2 resume from what is left, cuts
+// the power again at a random moment, and checks what attempt 3 finds.
 func TestCrashesOfTwoAttemptsLoseNothing(t *testing.T) { // without the race detector
 	if testing.Short() {
 		t.Skip("-short: it crashes very many times")
@@ -218,7 +218,7 @@ func TestCrashesOfTwoAttemptsLoseNothing(t *testing.T) { // without the race det
 	for k := 0; k < len(counter.Log()); k += thin.Step(11) {
 		run := attempts{fs: vfstest.New(t)}
 		acknowledged, err := first(run.open(t, vfstest.NewInjector(run.fs, vfstest.CrashAfter(k)), 1, false))
-		if err != nil && !errors.Is(err, vfstest.ErrCrashed) || err == nil && acknowledged < 40 { // none: while it tidied up
+		if err != nil && !errors.Is(err, vfstest.ErrCrashed) || err == nil && acknowledged < 40 { // no error: it crashed during cleanup
 			t.Fatalf("a crash after operation %d: %v", k, err)
 		}
 		for _, percent := range []int{0, 10, 50} {
@@ -233,7 +233,7 @@ func TestCrashesOfTwoAttemptsLoseNothing(t *testing.T) { // without the race det
 	}
 }
 
-// secondCrash is attempt 2, which crashes too, and the look of attempt 3.
+// secondCrash runs attempt 2, which crashes, too, and checks what attempt 3 finds.
 func secondCrash(t *testing.T, run *attempts, acknowledged int64, seed uint64) error {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(seed, 99))
@@ -269,13 +269,13 @@ func secondCrash(t *testing.T, run *attempts, acknowledged int64, seed uint64) e
 	if err != nil {
 		return err
 	}
-	if info.Step == newest && got == variant || info.Step == newest+10 { // the one in flight
+	if info.Step == newest && got == variant || info.Step == newest+10 { // the save in flight
 		return nil
 	}
 	return fmt.Errorf("attempt 3 finds step %d of history %d, want %d of %d", info.Step, got, newest, variant)
 }
 
-// fresh gives everything the time of now: a Mem knows none, and what is of no time looks left behind.
+// fresh gives every file the current time. A Mem does not record times, and a file without a time looks like one that was left behind.
 type fresh struct{ vfs.FS }
 
 type freshInfo struct{ fs.FileInfo }
@@ -290,9 +290,8 @@ func (f fresh) Stat(name string) (fs.FileInfo, error) {
 	return freshInfo{info}, nil
 }
 
-// TestPruneBreaksNoSave has a tool (ckpt prune: no attempt, no fence) remove old checkpoints while a
-// job is in the middle of its saves, at every operation of them. Every save of the job succeeds or says
-// that it did not; what is committed is whole, and the newest that was acknowledged is there.
+// TestPruneBreaksNoSave lets a tool (ckpt prune, without an attempt and a fence) remove old checkpoints at each operation of a job's saves.
+// Every save of the job must succeed, what is committed must be whole, and the newest step that was acknowledged must be there.
 func TestPruneBreaksNoSave(t *testing.T) { // without the race detector
 	t.Parallel()
 	count := vfstest.NewInjector(vfstest.New(t), nil)
@@ -303,7 +302,7 @@ func TestPruneBreaksNoSave(t *testing.T) { // without the race detector
 		m := vfstest.New(t)
 		tool := hardOpen(t, checkpoint.Options{FS: fresh{m}, Run: "tool"})
 		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
-			if i == k { // the job is at this operation, and no further
+			if i == k { // the job waits at this operation
 				if _, err := tool.Prune(t.Context(), checkpoint.Policy{Last: 2}); err != nil {
 					t.Errorf("prune before operation %d (%s): %v", k, operations[k-1], err)
 				}
@@ -320,7 +319,7 @@ func TestPruneBreaksNoSave(t *testing.T) { // without the race detector
 	}
 }
 
-// deltas saves 1 (full), 2 and 3 (deltas of 1), 4 (full) and 5 (a delta of 4), keeping all.
+// deltas saves steps 1 (full), 2 and 3 (deltas of 1), 4 (full) and 5 (a delta of 4), and keeps all of them.
 func deltas(t *testing.T, fsys vfs.FS) (acknowledged int64, err error) {
 	d := hardOpen(t, checkpoint.Options{FS: fsys, Run: "tool", Attempt: 1})
 	if err := d.Begin(t.Context(), nil); err != nil {
