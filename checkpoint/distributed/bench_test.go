@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// benchState is one replicated array of float32, as all the ranks of a world hold it.
+// benchState returns one replicated array of float32, as all ranks of a world hold it.
 func benchState(bytes int) []Array {
 	a := Array{Name: "weight", DType: "float32", Shape: []int{bytes / 4}, Data: make([]byte, bytes), Replicated: true}
 	for i := range a.Data {
@@ -19,8 +19,8 @@ func benchState(bytes int) []Array {
 	return []Array{a}
 }
 
-// BenchmarkStall is what an asynchronous save costs the training, beside a copy of the same bytes:
-// stall/copy is the ratio of their medians.
+// BenchmarkStall measures how long an asynchronous save stalls the training, and how long a plain copy of the same bytes takes. stall/copy
+// is the ratio of the medians.
 func BenchmarkStall(b *testing.B) {
 	for _, mib := range []int{16, 256} {
 		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
@@ -32,7 +32,7 @@ func BenchmarkStall(b *testing.B) {
 			s, err := New(ctx, newGoroutineGroup(1).member(0), dir, arrays, Options{Async: true})
 			must(b, err)
 			to := make([]byte, mib<<20)
-			copy(to, arrays[0].Data) // its pages are there now, as the Saver's are
+			copy(to, arrays[0].Data) // now its pages are in memory, as the Saver's are
 			var plain, stalls window
 			b.SetBytes(int64(mib) << 20)
 			b.ResetTimer()
@@ -72,7 +72,7 @@ func median(all *[64]time.Duration, n int) time.Duration {
 	return w.quantile(50)
 }
 
-// BenchmarkSave is a synchronous save by four ranks of one process, none of which writes more than its quarter.
+// BenchmarkSave measures a synchronous save by four ranks of one process, each of which writes a quarter of the bytes.
 func BenchmarkSave(b *testing.B) {
 	const world, size = 4, 64 << 20
 	ctx := context.Background()

@@ -20,7 +20,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// impatient is a member whose collectives fail after a time, as those of mpi after Config.Timeout.
+// impatient is a member whose collectives fail after a time, as those of package mpi do after Config.Timeout.
 type impatient struct {
 	*member
 	patience time.Duration
@@ -38,8 +38,8 @@ func (g impatient) Broadcast(ctx context.Context, payload []byte) ([]byte, error
 	return g.member.Broadcast(ctx, payload)
 }
 
-// TestSlowDiskOutlastsNoCollective: one rank's disk, or rank 0's, takes a minute for each thing it does, and no collective may take more
-// than three seconds. All of New, Resume, the flush of what is left, Save and Wait come to their end; by virtual time.
+// TestSlowDiskOutlastsNoCollective gives one rank a disk that takes a minute to create a file or list a folder, while a collective fails
+// after three seconds. New, Resume, the flush of what is left, Save and Wait must all succeed. The test runs in virtual time.
 func TestSlowDiskOutlastsNoCollective(t *testing.T) {
 	for slow := range 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,14 +91,14 @@ func overSlowDisk(ctx context.Context, g impatient, fsys vfs.FS) error {
 	return errors.Join(err, r.Close())
 }
 
-// garbler is a member that sends what no rank can read.
+// garbler is a member whose messages no rank can decode.
 type garbler struct{ *member }
 
 func (g garbler) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 	return g.member.Gather(ctx, payload[:len(payload)/2])
 }
 
-// TestUnreadableMessageHangsNoRank: rank 0 cannot read a message; nobody waits for its answer for ever.
+// If rank 0 cannot decode a message, all ranks get an error, and no rank waits forever for its answer.
 func TestUnreadableMessageHangsNoRank(t *testing.T) {
 	t.Parallel()
 	m := newGoroutineGroup(3)
@@ -120,8 +120,7 @@ func TestUnreadableMessageHangsNoRank(t *testing.T) {
 	}
 }
 
-// TestErrorOfTwoClassesIsOfOneOnAllRanks: what is an error of two classes on the rank that has it, is of one on all, and
-// all go the same way.
+// If a rank has an error of two classes, all ranks, itself included, see an error of the same one class, so all ranks take the same course.
 func TestErrorOfTwoClassesIsOfOneOnAllRanks(t *testing.T) {
 	t.Parallel()
 	for guilty := range 2 {
@@ -145,7 +144,7 @@ func TestErrorOfTwoClassesIsOfOneOnAllRanks(t *testing.T) {
 	}
 }
 
-// TestOwnErrorStaysWhole: on its own rank all that has no class is still found in it.
+// On the rank where an error occurred, everything in it that does not have a class can still be found with errors.As.
 func TestOwnErrorStaysWhole(t *testing.T) {
 	t.Parallel()
 	ch := newChannel(newGoroutineGroup(2).member(1), nil)
@@ -163,7 +162,7 @@ func TestOwnErrorStaysWhole(t *testing.T) {
 	}
 }
 
-// TestFailureIsReportedOnce: the rank where a save failed and rank 0 report it whole, the others in a short line; the path is in it once.
+// The rank where a save failed and rank 0 report the whole error, which contains the path once. The other ranks report a short line.
 func TestFailureIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	for name, async := range map[string]bool{"sync": false, "async": true} {
@@ -203,7 +202,7 @@ func TestFailureIsReportedOnce(t *testing.T) {
 			}
 			want := 0
 			if async {
-				want = 1 // nobody has heard of it yet
+				want = 1 // Save has returned, so no rank knows of the failure yet
 			}
 			if got := strings.Count(journal.String(), "no space left"); got != want {
 				t.Errorf("the log has it %d times, want %d: %s", got, want, journal.String())
@@ -212,13 +211,13 @@ func TestFailureIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestDeathAtEveryCollectiveHangsNoRank: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
-// was acknowledged is there.
+// TestDeathAtEveryCollectiveHangsNoRank makes a rank die, or cancels the context, before the rank's k-th collective, for every k. No rank
+// may hang, and what was acknowledged must be there.
 func TestDeathAtEveryCollectiveHangsNoRank(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, o := range []Options{{Async: true}, {}, {Async: true, Local: localPath}} {
 		for victim := range 3 {
-			sparse := 1 + thin.Step(10) // of every rank other crash points
+			sparse := 1 + thin.Step(10) // each rank has other crash points
 			for k := 1 + victim%sparse; ; k += sparse {
 				if !dies(t, o, victim, k) {
 					break
@@ -228,7 +227,7 @@ func TestDeathAtEveryCollectiveHangsNoRank(t *testing.T) { // also without the r
 	}
 }
 
-// dies reports whether the victim got as far as its k-th collective.
+// dies reports whether the victim reached its k-th collective.
 func dies(t *testing.T, o Options, victim, k int) (reached bool) {
 	disk, fs := newDisk(t)
 	m := newGoroutineGroup(3)

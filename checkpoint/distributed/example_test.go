@@ -20,7 +20,7 @@ func (alone) Gather(_ context.Context, payload []byte) ([][]byte, error) {
 }
 func (alone) Broadcast(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
 
-// Save stores what the values are at that moment, and a checkpoint is read back into the same memory.
+// Save stores the values that the arrays have when it is called. A checkpoint is read back into the same memory.
 func ExampleFloat32() {
 	folder, err := os.MkdirTemp("", "checkpoints")
 	if err != nil {
@@ -28,7 +28,7 @@ func ExampleFloat32() {
 		return
 	}
 	defer os.RemoveAll(folder)
-	for range 2 { // the second time from the checkpoint
+	for range 2 { // the second run resumes from the checkpoint
 		if err := train(context.Background(), folder); err != nil {
 			fmt.Println(err)
 		}

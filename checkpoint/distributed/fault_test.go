@@ -21,7 +21,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// threeSteps saves steps 1 to 3 with two ranks: a full checkpoint and two deltas, or all full.
+// threeSteps saves steps 1 to 3 with two ranks. Between full checkpoints there are up to the given number of deltas.
 func threeSteps(t *testing.T, delta int) *vfstest.Mem {
 	disk := vfstest.New(t)
 	j := job{world: 2, attempt: 1, fs: same(disk), saver: distributed.Options{Delta: delta}}
@@ -39,8 +39,8 @@ func threeSteps(t *testing.T, delta int) *vfstest.Mem {
 	return disk
 }
 
-// TestFaultsWhileResumingCostNothing has one operation of one rank fail while a job resumes, for every operation.
-// It resumes from the newest checkpoint, or not at all: a checkpoint that cannot be read is not given up, and nothing is called broken.
+// TestFaultsWhileResumingCostNothing makes one operation of one rank fail while a job resumes, for every operation. The job must resume
+// from the newest checkpoint or not at all: it does not give up a checkpoint that it cannot read, and does not rename any as broken.
 func TestFaultsWhileResumingCostNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, fault := range []error{syscall.EIO, syscall.ESTALE, syscall.EACCES} {
@@ -82,7 +82,7 @@ func TestFaultsWhileResumingCostNothing(t *testing.T) { // without the race dete
 	}
 }
 
-// liar flips a bit of what is read of the shards of a folder, so many times.
+// liar is a file system that flips a bit in each of the next left reads of a shard in a folder.
 type liar struct {
 	vfs.FS
 	folder string
@@ -104,14 +104,14 @@ func (l liar) Open(name string) (vfs.File, error) {
 
 func (f lyingFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
-	if n > 0 && off >= 64 && f.l.left.Add(-1) >= 0 { // behind the header: what Find does not read
+	if n > 0 && off >= 64 && f.l.left.Add(-1) >= 0 { // after the header, where Find does not read
 		p[n/2] ^= 4
 	}
 	return n, err
 }
 
-// TestPassingCorruptionCostsNothing: bytes that read wrong once, on one rank, and right the next time (a bit
-// flipped on the way, not on the disk) cost nothing: the job resumes from the newest checkpoint.
+// If one rank reads wrong bytes once and the right bytes after that, because a bit was flipped in transit and not on the disk, the job
+// still resumes from the newest checkpoint.
 func TestPassingCorruptionCostsNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for victim := range 2 {
@@ -149,8 +149,8 @@ func TestPassingCorruptionCostsNothing(t *testing.T) { // without the race detec
 	}
 }
 
-// TestCrashWithLocalTierLosesNothing saves to the nodes' own disks first, crashes after each operation, and resumes with
-// as many ranks, or others. What Save has acknowledged, and what was there, is never lost.
+// TestCrashWithLocalTierLosesNothing saves to the nodes' own disks first, crashes after each operation, and resumes with the same or
+// another number of ranks. Nothing that Save has acknowledged may be lost.
 func TestCrashWithLocalTierLosesNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	count := vfstest.NewInjector(vfstest.New(t), nil)
@@ -165,14 +165,14 @@ func TestCrashWithLocalTierLosesNothing(t *testing.T) { // without the race dete
 		if err := errors.Join(disk.Mkdir("/run"), disk.SyncDir("/")); err != nil {
 			return err
 		}
-		acknowledged, err := localJob(t, disk, vfstest.CrashAfter(k)) // a crash of the job: the next one finds the same disks
+		acknowledged, err := localJob(t, disk, vfstest.CrashAfter(k)) // only the job crashes: the next one finds the same disks
 		if err != nil && !crashWords(err) {
 			return err
 		}
-		if k%4 < 2 { // not only the job: the power was cut
+		if k%4 < 2 { // the power was cut, too
 			disk = disk.CrashClone(10, rand.New(rand.NewPCG(uint64(k), 0)))
 		}
-		world := 3 - k%2 // of 3 ranks, or 2
+		world := 3 - k%2 // 3 ranks or 2
 		j := job{world: world, attempt: 2, fs: same(disk), saver: distributed.Options{Local: "/local"}}
 		var from int64
 		err = j.run(t.Context(), func(r *rank) error {
@@ -198,7 +198,7 @@ func TestCrashWithLocalTierLosesNothing(t *testing.T) { // without the race dete
 	}
 }
 
-// localJob saves steps 1 to 3 with 3 ranks by way of /local, and returns the step that was acknowledged last.
+// localJob saves steps 1 to 3 with 3 ranks through the node-local tier /local, and returns the step that was acknowledged last.
 func localJob(t *testing.T, disk vfs.FS, plan func(int, vfstest.Op) vfstest.Fault) (acknowledged int64, err error) {
 	j := job{world: 3, attempt: 1, fs: same(vfstest.NewInjector(disk, plan)), saver: distributed.Options{Local: "/local"}}
 	err = j.run(t.Context(), func(r *rank) error {
@@ -219,7 +219,7 @@ func localJob(t *testing.T, disk vfs.FS, plan func(int, vfstest.Op) vfstest.Faul
 	return acknowledged, err
 }
 
-// TestStartsDespiteADamagedRecord: a run starts although its lineage record is damaged, with a local tier or without.
+// A run with a damaged lineage record starts, with or without a local tier.
 func TestStartsDespiteADamagedRecord(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, local := range []string{"", "/local"} {
@@ -243,9 +243,9 @@ func TestStartsDespiteADamagedRecord(t *testing.T) { // without the race detecto
 	}
 }
 
-// TestFullDiskSparesEarlierSavesOfRanks fills a real file system while 3 ranks save full checkpoints and deltas on it. Every
-// rank says that the disk is full, what was saved before stays whole, nothing is left over, and once
-// there is room again the same Savers go on.
+// TestFullDiskSparesEarlierSavesOfRanks fills a real file system while 3 ranks save full checkpoints and deltas on it. Every rank must
+// report that the disk is full, earlier saves must stay whole, and nothing may be left over. Once there is room again, the same Savers must
+// be able to save.
 func TestFullDiskSparesEarlierSavesOfRanks(t *testing.T) { // without the race detector
 	t.Parallel()
 	disk := t.TempDir()
@@ -257,7 +257,7 @@ func TestFullDiskSparesEarlierSavesOfRanks(t *testing.T) { // without the race d
 	filler := filepath.Join(disk, "filler")
 	need(t, os.WriteFile(filler, make([]byte, 600<<10), 0o644))
 	for i, async := range []bool{false, true} {
-		// keeps all: the disk fills up after some saves
+		// The job keeps all checkpoints, so the disk fills up after some saves.
 		j := job{world: 3, attempt: i + 1, path: path, fs: same(vfs.OS{}), saver: distributed.Options{Async: async, Delta: 2}}
 		var full []string
 		need(t, j.run(t.Context(), func(r *rank) error {
@@ -282,7 +282,7 @@ func TestFullDiskSparesEarlierSavesOfRanks(t *testing.T) { // without the race d
 			if _, err := r.Wait(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoSpace) {
 				return err
 			}
-			if r.number == 0 { // nobody writes now
+			if r.number == 0 { // no rank writes now
 				if _, err := wholeDisk(ctx, vfs.OS{}, path); err != nil {
 					return err
 				}
@@ -323,7 +323,7 @@ func TestFullDiskSparesEarlierSavesOfRanks(t *testing.T) { // without the race d
 	}
 }
 
-// armed makes the k-th operation fail after it has been armed, where that is one that writes.
+// armed makes the k-th operation after it is switched on fail, if that operation writes.
 type armed struct {
 	k     int64
 	on    atomic.Bool
@@ -337,14 +337,14 @@ func (a *armed) plan(_ int, op vfstest.Op) vfstest.Fault {
 	}
 	switch op.Kind {
 	case "open", "read", "stat", "readdir", "space", "remove", "rmdir":
-		return vfstest.Fault{} // not how a full disk shows
+		return vfstest.Fault{} // a full disk does not make these fail
 	}
 	return a.fault
 }
 
-// TestFullDiskFailsAllRanksOrNone has the k-th operation of one rank answer ENOSPC, for every k and rank of
-// a save. It fails on all ranks with that error or on none, the checkpoint before it stays, and the
-// next save works.
+// TestFullDiskFailsAllRanksOrNone makes the k-th operation of one rank fail with ENOSPC, for every k and every rank of a save. The save
+// must fail on all ranks with that error or on none, the checkpoint before it must stay, and the next save must work unless it is the one
+// that is hit.
 func TestFullDiskFailsAllRanksOrNone(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, fault := range []vfstest.Fault{{Err: syscall.ENOSPC}, {AfterErr: syscall.ENOSPC}, {Err: syscall.ENOSPC, Short: 100}} {
@@ -355,7 +355,7 @@ func TestFullDiskFailsAllRanksOrNone(t *testing.T) { // without the race detecto
 					t.Fatalf("%+v at operation %d of rank %d: %v", fault, k, victim, err)
 				}
 				if a.seen.Load() < k {
-					break // every operation of the saves has had its turn
+					break // every operation of the saves has failed once
 				}
 			}
 		}
@@ -406,7 +406,7 @@ func fullAt(t *testing.T, a *armed, victim int) error {
 			return fmt.Errorf("rank %d says %w, rank 0 %w", number, outcome, outcomes[0])
 		}
 	}
-	if err != nil && !errors.Is(err, checkpoint.ErrNoSpace) { // the next save may be the one that is hit
+	if err != nil && !errors.Is(err, checkpoint.ErrNoSpace) { // the fault may hit the next save
 		return err
 	}
 	steps, diskErr := wholeDisk(t.Context(), disk, hardPath)

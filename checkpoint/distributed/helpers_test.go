@@ -28,18 +28,18 @@ const (
 	localPath  = "/scratch"
 )
 
-// trial is one attempt of a run in this process: ranks that train a state which is a function of the step.
+// trial is one attempt of a run in this process. Its ranks train a state that is a function of the step.
 type trial struct {
 	world   int
 	attempt int
 	o       Options
-	codec   string // "": none
+	codec   string // "" means "none"
 	keep    checkpoint.Policy
 	fence   func() error
 	fs      func(rank int) vfs.FS
-	group   *goroutineGroup            // nil: a new one
-	arrays  func(rank int) []Array     // nil: arraysOf
-	each    func(rank int, o *Options) // nil, or sets what is each rank's own
+	group   *goroutineGroup            // nil means a new one
+	arrays  func(rank int) []Array     // nil means arraysOf
+	each    func(rank int, o *Options) // if not nil, sets the options of a rank that differ between ranks
 }
 
 // one is a rank of a trial.
@@ -49,7 +49,7 @@ type one struct {
 	arrays []Array
 }
 
-// run runs f as every rank, and returns the ranks' errors, those of New and Close included.
+// run runs f on every rank and returns the errors of the ranks, including those of New and Close.
 func (tr trial) run(ctx context.Context, f func(ctx context.Context, r *one) error) []error {
 	m := tr.group
 	if m == nil {
@@ -71,7 +71,7 @@ func (tr trial) rank(ctx context.Context, g *member, f func(ctx context.Context,
 		tr.each(g.rank, &o)
 	}
 	if o.tick == 0 {
-		o.tick = time.Millisecond // many rounds while one still writes
+		o.tick = time.Millisecond // there are many rounds while one rank still writes
 	}
 	var dir *checkpoint.Dir
 	if g.rank == 0 {
@@ -101,7 +101,7 @@ func (tr trial) dirOptions(o Options) checkpoint.Options {
 		Log: o.Log, Workers: 1}
 }
 
-// arraysOf is what a rank has: two arrays of all, an empty one, and one of its own.
+// arraysOf returns the arrays of a rank: two that all ranks hold, an empty one, and one of its own.
 func arraysOf(rank int) []Array {
 	shapes := []Array{
 		{Name: "weight", DType: "float32", Shape: []int{5, 1000}, Replicated: true},
@@ -113,7 +113,7 @@ func arraysOf(rank int) []Array {
 	return shapes
 }
 
-// content is what an array holds at a step: noise, of which most stays from step to step.
+// content returns the content of an array at a step: noise that mostly stays the same from step to step.
 func content(name string, n int, step int64) []byte {
 	rng := rand.New(rand.NewPCG(uint64(len(name)), uint64(name[0])+uint64(name[len(name)-1])<<8))
 	data := make([]byte, 0, n+8)
@@ -127,14 +127,14 @@ func content(name string, n int, step int64) []byte {
 	return data[:n]
 }
 
-// at makes the arrays those of a step.
+// at sets the arrays to their content at a step.
 func (r *one) at(step int64) {
 	for _, a := range r.arrays {
 		copy(a.Data, content(a.Name, len(a.Data), step))
 	}
 }
 
-// save trains to a step and saves it; with Async the arrays are overwritten at once.
+// save trains to a step, saves it and overwrites the arrays at once, even if the save goes on in the background.
 func (r *one) save(ctx context.Context, step int64) error {
 	r.at(step)
 	err := r.Save(ctx, Meta{Step: step, Values: valuesOf(step)})
@@ -144,12 +144,12 @@ func (r *one) save(ctx context.Context, step int64) error {
 	return err
 }
 
-// valuesOf are those of a step.
+// valuesOf returns the values of a step.
 func valuesOf(step int64) map[string]json.RawMessage {
 	return map[string]json.RawMessage{"of": json.RawMessage(fmt.Sprint(step))}
 }
 
-// check reads all of a checkpoint and compares.
+// check reads a whole checkpoint and compares it with what was saved.
 func check(c *checkpoint.Checkpoint) error {
 	for _, tensor := range c.Tensors() {
 		data := make([]byte, tensor.Bytes)
@@ -166,7 +166,7 @@ func check(c *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// latest is the newest checkpoint, all of it compared; -1: none.
+// latest checks the whole newest checkpoint and returns its step, or -1 if there is no checkpoint.
 func latest(fsys vfs.FS, attempt int) (step int64, err error) {
 	d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: fsys, Run: "trial", Attempt: attempt, Workers: 1})
 	if err != nil {
@@ -183,7 +183,7 @@ func latest(fsys vfs.FS, attempt int) (step int64, err error) {
 	return c.Step(), check(c)
 }
 
-// resume resumes with a full check on every rank; -1: from nothing.
+// resume resumes with a full check on every rank, and returns the step, or -1 if there is no checkpoint.
 func (r *one) resume(ctx context.Context) (int64, error) {
 	c, err := r.Resume(ctx, check)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -195,7 +195,7 @@ func (r *one) resume(ctx context.Context) (int64, error) {
 	return c.Step(), c.Close()
 }
 
-// newDisk is an empty shared file system, and what every rank uses of it.
+// newDisk returns an empty shared file system, and a function that returns it for every rank.
 func newDisk(t testing.TB) (*vfstest.Mem, func(int) vfs.FS) {
 	t.Helper()
 	m := vfstest.NewMem()
@@ -206,7 +206,7 @@ func newDisk(t testing.TB) (*vfstest.Mem, func(int) vfs.FS) {
 	return m, func(int) vfs.FS { return m }
 }
 
-// tree lists the files below a path.
+// tree lists the files and folders below a path.
 func tree(fsys vfs.FS, dir string) []string {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -235,7 +235,7 @@ func mustAll(t testing.TB, errs []error) {
 	must(t, errors.Join(errs...))
 }
 
-// wantAll wants an error of a class on every rank, whose text names the rank where it happened.
+// wantAll wants an error of a class on every rank, with a text that contains names, usually the rank where the error occurred.
 func wantAll(t testing.TB, errs []error, class error, names string) {
 	t.Helper()
 	for rank, err := range errs {
@@ -245,7 +245,7 @@ func wantAll(t testing.TB, errs []error, class error, names string) {
 	}
 }
 
-// gate stops who comes through until it is opened.
+// gate blocks the callers of passes until it is opened.
 type gate struct {
 	once   sync.Once
 	opened chan struct{}
@@ -257,16 +257,16 @@ func (g *gate) passes() { <-g.opened }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// errDead is what the members of a group get once one of them has died.
+// errDead is the error that the members of a group get once one of them has died.
 var errDead = errors.New("a rank has died")
 
-// goroutineGroup is a Group of goroutines. Once a member's context ends inside a collective, or it dies, all get errors,
-// as from a communicator that is aborted.
+// goroutineGroup is a Group of goroutines. Once a member dies, or its context ends inside a collective, all members get errors, as they do
+// from an aborted communicator.
 type goroutineGroup struct {
 	up, down []chan []byte
 	dead     chan struct{}
 	die      sync.Once
-	// fault, if not nil, is asked before the k-th collective of a rank, counted from 1; its error kills the rank.
+	// fault, if not nil, is called before the k-th collective of a rank, counted from 1. If it returns an error, the rank dies.
 	fault func(rank, k int) error
 }
 
@@ -278,7 +278,7 @@ func newGoroutineGroup(size int) *goroutineGroup {
 	return m
 }
 
-// NewGoroutineGroup, Member and Die are for the hard tests, which see the package from outside.
+// NewGoroutineGroup, Member and Die are for the hard tests, which are outside the package.
 func NewGoroutineGroup(size int) *goroutineGroup { return newGoroutineGroup(size) }
 func (m *goroutineGroup) Member(rank int) Group  { return m.member(rank) }
 func (m *goroutineGroup) Die()                   { m.kill() }

@@ -19,8 +19,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// The hard tests were written by somebody who did not write the package, against its documentation
-// and through its exported API only.
+// The hard tests are those that use the helpers below. Their author did not write the package, and used only its documentation and its
+// exported API.
 
 const hardPath = "/run/checkpoints"
 
@@ -43,7 +43,7 @@ func arrayBytes(a distributed.Array) int {
 	return n
 }
 
-// arraysOf is the live memory of a rank: what is replicated, and a few numbers of its own.
+// arraysOf returns the live memory of a rank: the replicated arrays, and one array of its own.
 func arraysOf(rank int) []distributed.Array {
 	var arrays []distributed.Array
 	for _, a := range replicated {
@@ -55,8 +55,8 @@ func arraysOf(rank int) []distributed.Array {
 	})
 }
 
-// content is what an array holds at a step in one history (variant) of a run: the steps of a history
-// differ in a seventh of the bytes, the histories in all.
+// content returns the content of an array at a step in one history (variant) of a run. Each step changes a seventh of the bytes of its
+// history, and different histories differ in nearly all bytes.
 func content(name string, n int, step int64, variant int) []byte {
 	data := make([]byte, n)
 	rng := rand.New(rand.NewPCG(uint64(crc32.ChecksumIEEE([]byte(name))), uint64(variant)))
@@ -86,7 +86,7 @@ func meta(step int64, variant int) distributed.Meta {
 	}
 }
 
-// check reads all of a checkpoint and holds it against what its step and history had. It returns the history.
+// check reads a whole checkpoint and compares it with the content at its step in its history. It returns the history.
 func check(ctx context.Context, c *checkpoint.Checkpoint) (variant int, err error) {
 	if err := json.Unmarshal(c.Values()["variant"], &variant); err != nil {
 		return 0, err
@@ -108,13 +108,13 @@ func check(ctx context.Context, c *checkpoint.Checkpoint) (variant int, err erro
 	return variant, nil
 }
 
-// checkOwn reads what one rank of a world needs: its share of the replicated arrays is all of them.
+// checkOwn reads and compares what one rank of a world needs: all replicated arrays, and its own array.
 func checkOwn(ctx context.Context, c *checkpoint.Checkpoint, rank int) error {
 	arrays := arraysOf(rank)
 	var targets []checkpoint.Target
 	for _, a := range arrays {
 		if a.Replicated || rank < c.World() {
-			half := len(a.Data) / 16 * 8 // in two parts, the second first
+			half := len(a.Data) / 16 * 8 // read in two parts, the second part first
 			targets = append(targets, checkpoint.Target{Name: a.Name, Start: int64(half), Data: a.Data[half:]},
 				checkpoint.Target{Name: a.Name, Data: a.Data[:half]})
 		}
@@ -134,7 +134,7 @@ func checkOwn(ctx context.Context, c *checkpoint.Checkpoint, rank int) error {
 	return nil
 }
 
-// same is every rank's file system.
+// same returns a function that gives every rank the same file system.
 func same(fsys vfs.FS) func(int) vfs.FS { return func(int) vfs.FS { return fsys } }
 
 func need(t testing.TB, err error) {
@@ -144,7 +144,7 @@ func need(t testing.TB, err error) {
 	}
 }
 
-// newestOf checks all of the newest checkpoint, and says which it is; step 0 for none.
+// newestOf checks the whole newest checkpoint, and returns its step and history. The step is 0 if there is no checkpoint.
 func newestOf(ctx context.Context, fsys vfs.FS, path string) (step int64, variant int, err error) {
 	d, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Run: "run"})
 	if err != nil {
@@ -161,7 +161,7 @@ func newestOf(ctx context.Context, fsys vfs.FS, path string) (step int64, varian
 	return c.Step(), variant, errors.Join(err, c.Close())
 }
 
-// wholeDisk verifies every committed checkpoint, and wants none to be broken that is not called so.
+// wholeDisk verifies every committed checkpoint and returns their steps. It wants every broken checkpoint to be in a folder named .broken.
 func wholeDisk(ctx context.Context, fsys vfs.FS, path string) ([]int64, error) {
 	d, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Run: "run"})
 	if err != nil {
@@ -195,7 +195,7 @@ func wholeDisk(ctx context.Context, fsys vfs.FS, path string) ([]int64, error) {
 	return steps, nil
 }
 
-// filesBelow lists all files, for the message of a failure.
+// filesBelow lists all files and folders below a folder, for the message of a failure.
 func filesBelow(fsys vfs.FS, dir string) string {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -220,10 +220,10 @@ type job struct {
 	fence   func() error
 	saver   distributed.Options
 	fs      func(rank int) vfs.FS // each rank's view of the disk
-	path    string                // hardPath where it is ""
+	path    string                // "" means hardPath
 }
 
-// rank is what runs as one rank of a job.
+// rank is one rank of a job.
 type rank struct {
 	*distributed.Saver
 	number int
@@ -234,12 +234,12 @@ type rank struct {
 func (r *rank) save(ctx context.Context, step int64, variant int) error {
 	fill(r.arrays, step, variant)
 	err := r.Save(ctx, meta(step, variant))
-	fill(r.arrays, step+1, 77) // training goes on: the save must not see this
+	fill(r.arrays, step+1, 77) // the training continues, which the save must not see
 	return err
 }
 
-// resume checks what the group resumes from, and returns its step: 0 for none. Rank 0 reads all of it,
-// so that damage anywhere counts, also in what no rank of a smaller world needs.
+// resume checks the checkpoint that the group resumes from and returns its step, or 0 if there is none. Rank 0 reads the whole checkpoint,
+// so that damage counts anywhere, even in parts that no rank of a smaller world needs.
 func (r *rank) resume(ctx context.Context) (int64, error) {
 	c, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
 		if r.number > 0 {
@@ -257,8 +257,8 @@ func (r *rank) resume(ctx context.Context) (int64, error) {
 	return c.Step(), c.Close()
 }
 
-// run runs a job on all its ranks and joins their errors. A rank that ends with an error dies: the
-// others' collectives end with it.
+// run runs a job on all its ranks and joins their errors. A rank that ends with an error dies, and the collectives of the other ranks fail
+// then.
 func (j job) run(ctx context.Context, body func(r *rank) error) error {
 	m := distributed.NewGoroutineGroup(j.world)
 	errs := testkit.Each(j.world, func(number int) error {

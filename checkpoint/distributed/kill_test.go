@@ -17,11 +17,11 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// The test binary is the victim, too: with this variable set the test saves until it is killed.
+// victimVariable is set for the victim, which is the test binary itself: the test then saves until it is killed.
 const victimVariable = "DDPBATCH_TEST_DISTRIBUTED_VICTIM"
 
-// TestKilledRanksKeepWhatTheySaved kills a process of 1 or 4 ranks (SIGKILL) at random moments, again and again on one
-// folder. Whatever it had reported is there, verifies, and is what was saved.
+// TestKilledRanksKeepWhatTheySaved kills processes of 1 or 4 ranks (SIGKILL) that save into one folder, one after another and each at a
+// random moment. After each kill, the newest checkpoint is no older than what was reported, verifies, and holds what was saved.
 func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detector
 	if path := os.Getenv(victimVariable); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
@@ -44,7 +44,7 @@ func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detect
 		if newest == 0 && step == 0 {
 			continue
 		}
-		// The step after the reported one may be there, and, where saves overlap, the one after that.
+		// The step after the reported one may be there, and, if saves overlap, the one after that.
 		if step < newest || step > newest+2 || variant != 0 {
 			t.Fatalf("seed %d, kill %d: step %d was reported, the newest is %d", seed, done+1, newest, step)
 		}
@@ -61,13 +61,12 @@ func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detect
 	}
 	left, err := filepath.Glob(filepath.Join(path, "step-*"))
 	need(t, err)
-	if len(left) > 6 { // two kept, the base of a delta, one being removed, one being saved, one of an earlier death
+	if len(left) > 6 { // two kept, a delta's base, one being removed, one being saved, one of an earlier victim
 		t.Errorf("folders pile up: %v", left)
 	}
 }
 
-// victimSaves goes on from the newest checkpoint, and prints every step once it is saved: what Save
-// waited for, or what Wait says.
+// victimSaves resumes from the newest checkpoint and saves. After every second save it waits, and reports the step that Wait returns.
 func victimSaves(path string) error {
 	attempt, err := strconv.Atoi(os.Getenv(victimVariable + "_ATTEMPT"))
 	if err != nil {

@@ -17,8 +17,8 @@ func TestDeltaSchedule(t *testing.T) {
 	}
 	for i, want := range []step{
 		{0, -1, true, true}, {1, 0, false, true}, {1, 0, false, true}, // two deltas
-		{1, 0, true, true}, {0, 1, false, true}, // a full one into the other copy, a delta to it
-		{0, 1, false, false}, {0, -1, true, true}, // one that fails makes the next a full one
+		{1, 0, true, true}, {0, 1, false, true}, // a full save into the other copy, and a delta of it
+		{0, 1, false, false}, {0, -1, true, true}, // after a failed delta, the next save is full
 	} {
 		copy, base, full := c.next(m)
 		if copy != want.copy || base != want.base || full != want.full {
@@ -59,7 +59,7 @@ func TestModeFitsMemory(t *testing.T) {
 	}
 }
 
-// TestEncoders: an encoder takes 5 MiB, and 1 MiB is taken once.
+// Encoding takes 5 MiB for each encoder, and 1 MiB in addition for all of them.
 func TestEncoders(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ workers, memory, want int }{
@@ -73,7 +73,7 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// TestTooLittleMemoryIsReportedOnce: with both numbers, by rank 0 alone, though it is rank 1 that has too little.
+// Rank 0 reports too little memory once, with both numbers, and no other rank does, although rank 1 is the one that has too little.
 func TestTooLittleMemoryIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
@@ -84,7 +84,7 @@ func TestTooLittleMemoryIsReportedOnce(t *testing.T) {
 			o: Options{Async: true, MaxMemory: int64(rank) * (6<<20 + 1000), Workers: 1, Log: journal.Logger()}, fs: fs}
 		return tr.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error { return r.save(ctx, 1) })
 	}))
-	// The arrays of rank 1 take half of 20,666 bytes, and 1,001 of its own, to the nearest page; and encoding 6 MiB.
+	// The arrays of rank 1 take half of the 20,666 shared bytes, cut at the nearest page, and 1,001 bytes of its own. Encoding takes 6 MiB.
 	log := journal.String()
 	if strings.Count(log, "more memory than allowed") != 1 || !strings.Contains(log, "max_bytes=6292456") ||
 		!strings.Contains(log, "rank=1") ||

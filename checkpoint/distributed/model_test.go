@@ -17,15 +17,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is what a run may look like from outside. Each attempt is a history (variant) of its own from
-// the step that it resumed from.
+// model describes what a run may look like from outside. Each attempt has its own history (variant) after the step that it resumed from.
 type model struct {
 	disk     *vfstest.Mem
 	attempt  int
-	newest   saved   // acknowledged last, or what the newest attempt resumed from
-	inFlight []saved // that may have been committed too, newest last
-	before   []saved // acknowledged earlier, of the history that led here, newest first
-	damaged  bool    // a newer one than newest has been damaged, and nobody has rejected it yet
+	newest   saved   // the save that was acknowledged last, or that the newest attempt resumed from
+	inFlight []saved // saves that may have been committed, too, newest last
+	before   []saved // saves of the history that led here, acknowledged earlier, newest first
+	damaged  bool    // a checkpoint newer than newest is damaged and has not been rejected yet
 }
 
 type saved struct {
@@ -33,12 +32,12 @@ type saved struct {
 	variant int
 }
 
-// attempt runs one attempt of the run: resume, some saves, and perhaps a crash in one of them.
+// run runs one attempt of the run: it resumes, saves some steps, and may crash.
 func (m *model) run(t *rapid.T) {
 	ctx := context.Background()
 	m.attempt++
 	saves := rapid.IntRange(0, 5).Draw(t, "saves")
-	crashAfter := rapid.IntRange(-60, 150).Draw(t, "crash after") // below 0: no crash
+	crashAfter := rapid.IntRange(-60, 150).Draw(t, "crash after") // below 0 means no crash
 	in := vfstest.NewInjector(m.disk, func(k int, _ vfstest.Op) vfstest.Fault {
 		if crashAfter >= 0 && k > crashAfter {
 			return vfstest.Fault{Err: vfstest.ErrCrashed}
@@ -71,7 +70,7 @@ func (m *model) run(t *rapid.T) {
 				return err
 			}
 			if r.number == 0 {
-				acknowledged = i // Save has waited for the one before it
+				acknowledged = i // Save has waited for the save before it
 				if !j.saver.Async {
 					acknowledged = i + 1
 				}
@@ -111,7 +110,7 @@ func (m *model) run(t *rapid.T) {
 	}
 }
 
-// crashWords: an error that came from another rank by message is text only.
+// crashWords reports whether the text of an error says that a file system has crashed. An error from another rank arrives as text only.
 func crashWords(err error) bool { return strings.Contains(err.Error(), vfstest.ErrCrashed.Error()) }
 
 func (m *model) acknowledge(s saved) {
@@ -121,7 +120,7 @@ func (m *model) acknowledge(s saved) {
 	m.newest, m.inFlight = s, nil
 }
 
-// resumedFrom holds what an attempt resumed from against what it may.
+// resumedFrom checks that an attempt may have resumed from this step.
 func (m *model) resumedFrom(t *rapid.T, step int64) {
 	for i, s := range m.inFlight {
 		if s.step == step && step > m.newest.step {
@@ -135,10 +134,10 @@ func (m *model) resumedFrom(t *rapid.T, step int64) {
 	m.inFlight = nil
 }
 
-// look checks the disk from outside: the newest is the acknowledged one or one in flight, complete.
+// look checks the disk from outside: the newest checkpoint must be the acknowledged one or one in flight, and complete.
 func (m *model) look(t *rapid.T) {
 	if m.damaged {
-		return // the newest for whoever reads no data is the damaged one
+		return // without reading data, the newest checkpoint is the damaged one
 	}
 	ctx := context.Background()
 	step, variant, err := newestOf(ctx, m.disk, hardPath)
@@ -154,14 +153,13 @@ func (m *model) look(t *rapid.T) {
 	}
 }
 
-// damageable: nothing is in flight, and the checkpoint before the newest is of the same attempt, whose
-// retention kept it.
+// damageable reports whether the newest checkpoint may be damaged: no save is in flight, and the checkpoint before the newest is of the
+// same attempt, so retention has kept it.
 func (m *model) damageable() bool {
 	return !m.damaged && len(m.inFlight) == 0 && len(m.before) > 0 && m.newest.variant == m.before[0].variant
 }
 
-// damage flips a bit of a shard of the newest checkpoint: the next attempt must pass over it, and resume
-// from the one before it.
+// damage flips a bit of a shard of the newest checkpoint. The next attempt must skip that checkpoint and resume from the one before it.
 func (m *model) damage(t *rapid.T) {
 	ctx := context.Background()
 	d, err := checkpoint.Open(hardPath, checkpoint.Options{FS: m.disk, Run: "run"})
@@ -196,10 +194,10 @@ func (m *model) damage(t *rapid.T) {
 	if err := errors.Join(f.Sync(), f.Close(), m.disk.Rename(path+"-new", path), m.disk.SyncDir(folder)); err != nil {
 		t.Fatal(err)
 	}
-	m.newest, m.before, m.damaged = m.before[0], nil, true // a policy keeps two: there may be none before it
+	m.newest, m.before, m.damaged = m.before[0], nil, true // a policy may keep only two, so there may be none before it
 }
 
-// TestRandomAttemptsAgreeWithAModel runs attempts with random worlds, saves, crashes and damage against the model.
+// TestRandomAttemptsAgreeWithAModel runs attempts with random worlds, saves, crashes and damage, and compares them with the model.
 func TestRandomAttemptsAgreeWithAModel(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {
@@ -215,8 +213,8 @@ func TestRandomAttemptsAgreeWithAModel(t *testing.T) { // without the race detec
 	thin.Property(t, func() { rapid.Check(t, property) }, rapid.MakeFuzz(property))
 }
 
-// TestAnyWorldResumesFromAnyOther saves with n ranks and resumes with m, for all pairs up to 8: a full checkpoint and a
-// delta, then the m go on and n come back.
+// TestAnyWorldResumesFromAnyOther saves with n ranks, resumes and saves with m, and resumes and saves with n again, for all pairs up to 8.
+// The first attempt saves full checkpoints, and the others also deltas.
 func TestAnyWorldResumesFromAnyOther(t *testing.T) { // without the race detector
 	t.Parallel()
 	for n := 1; n <= 8; n++ {

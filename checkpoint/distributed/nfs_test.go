@@ -14,14 +14,14 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// clients are the nodes of a job on one file server.
+// clients holds the clients of one file server, one for each rank of a job.
 type clients struct {
 	views []*vfstest.View
 	ops   []atomic.Int64
 }
 
-// newClients makes so many, each with its own seed. A view that is held is refreshed by its client's
-// fourth operation after that: as time does it.
+// newClients makes n clients, each with its own seed. Every fourth operation of a client refreshes its view, as time would do, so a view
+// that is held does not stay stale.
 func newClients(m *vfstest.Mem, n int, seed uint64) *clients {
 	c := &clients{ops: make([]atomic.Int64, n)}
 	for i := range n {
@@ -39,11 +39,11 @@ func (c *clients) fs(rank int) vfs.FS {
 	})
 }
 
-// TestStaleClientsSaveAndResume saves and resumes with ranks on different clients. Before each save and resume
-// the caches of all ranks but 0 are as they were then, and every fourth reply is lost.
+// TestStaleClientsSaveAndResume saves and resumes with ranks on different clients. The caches of all ranks but rank 0 stop following the
+// server before each save and resume, and about every fourth reply is lost.
 func TestStaleClientsSaveAndResume(t *testing.T) { // without the race detector
 	t.Parallel()
-	for seed, err := range testkit.Each(12, func(seed int) error { // all at once: ranks wait for what they do not see yet
+	for seed, err := range testkit.Each(12, func(seed int) error { // all at once, since ranks wait for files that they do not see yet
 		if seed%thin.Step(4) > 0 {
 			return nil
 		}
@@ -105,8 +105,8 @@ func staleClients(t *testing.T, m *vfstest.Mem, seed uint64) error {
 	return err
 }
 
-// TestStaleRankZeroBreaksNothing: a rank 0 with a stale listing may resume from an older checkpoint, but never
-// take a good one for broken, or remove what is newer than it knows.
+// With a stale listing, rank 0 may resume from an older checkpoint. It must not take a good checkpoint for a broken one, or remove newer
+// checkpoints that it does not see.
 func TestStaleRankZeroBreaksNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for held := int64(1); held <= 4; held++ {

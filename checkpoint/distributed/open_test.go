@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestFailedProbeOfOneRankFailsAll lets each rank in turn be the one that cannot write to the shared folder, in every way:
-// then New fails on all ranks, before anybody trains, with its number and why.
+// TestFailedProbeOfOneRankFailsAll makes each kind of operation on the shared folder fail on each rank in turn. New must fail on all ranks,
+// before training begins, with the number of that rank and the reason.
 func TestFailedProbeOfOneRankFailsAll(t *testing.T) {
 	t.Parallel()
 	const world = 3
@@ -46,15 +46,15 @@ func TestFailedProbeOfOneRankFailsAll(t *testing.T) {
 	}
 }
 
-// TestTooLittleRoomIsReportedBeforeTraining: too little room for all that the policy keeps is logged before training, with
-// what is needed and what is free.
+// If there is too little room for everything that the policy keeps, the log says so before training, with the bytes needed and the bytes
+// free.
 func TestTooLittleRoomIsReportedBeforeTraining(t *testing.T) {
 	t.Parallel()
 	const state = 20000 + 666 + 1000 + 1001 // arraysOf, two ranks
 	for name, test := range map[string]struct {
 		free  int64
 		delta int
-		warns string // "": nothing
+		warns string // "" means no warning
 	}{
 		"4 of 5":             {4 * state, 0, "needs_bytes=113335 free_bytes=90668"},
 		"5 of 5":             {5 * state, 0, ""},

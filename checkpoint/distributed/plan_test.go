@@ -61,7 +61,7 @@ func TestPlanRefusesBadLists(t *testing.T) {
 	}
 }
 
-// TestPlanSharesReplicatedArraysEvenly: every rank writes its part of the whole, rank 0 not a tenth more.
+// No rank writes more than 1.1 times its even share of the replicated arrays.
 func TestPlanSharesReplicatedArraysEvenly(t *testing.T) {
 	t.Parallel()
 	var list []listing
@@ -81,7 +81,7 @@ func TestPlanSharesReplicatedArraysEvenly(t *testing.T) {
 	}
 }
 
-// TestPlanEvensOutWhatRanksWrite: who holds something alone writes less of what all hold.
+// A rank that has arrays of its own writes less of the arrays that all ranks hold.
 func TestPlanEvensOutWhatRanksWrite(t *testing.T) {
 	t.Parallel()
 	const kib = 1 << 10
@@ -93,20 +93,19 @@ func TestPlanEvensOutWhatRanksWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Rank 2 has 300 KiB of its own; the others reach 250 each: 150 and 250 of the common 400 KiB.
+	// Rank 2 has 300 KiB of its own. The other ranks write 250 KiB each: rank 0 writes 150 and rank 1 writes 250 of the common 400 KiB.
 	want := plan{
 		{"all", "uint8", []int{400 * kib}, []cut{{0, 0, 148 * kib}, {1, 148 * kib, 252 * kib}}},
 		{"first", "uint8", []int{100 * kib}, []cut{{0, 0, 100 * kib}}},
 		{"last", "uint8", []int{300 * kib}, []cut{{2, 0, 300 * kib}}},
 	}
-	if !reflect.DeepEqual(p, want) { // 150 KiB is half-way between 148 and 152: down
+	if !reflect.DeepEqual(p, want) { // 150 KiB is halfway between 148 and 152 KiB, and is rounded down
 		t.Errorf("plan %v, want %v", p, want)
 	}
 }
 
-// TestPlanCoversEveryArrayOnce: whatever the lists, the cuts of every array cover it once, at grains, by holders, in
-// order; the plan is the same every time; and no rank could give cutMultiple bytes or more to another holder and even
-// things out.
+// For any lists, the cuts of every array cover it once and in order, begin at multiples of cutMultiple, and are given to ranks that hold
+// the array. The plan is the same every time.
 func TestPlanCoversEveryArrayOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,7 +152,7 @@ func TestPlanCoversEveryArrayOnce(t *testing.T) {
 	})
 }
 
-// checkTensors: what the checkpoint package gets covers every shard, too; and a rank with bytes has a shard.
+// checkTensors checks that the tensors that the checkpoint package gets cover every shard, too, and that every rank with bytes has a shard.
 func checkTensors(t *rapid.T, p plan, load []int64, tier bool) {
 	writers := p.writers(tier)
 	ends, want := make([]int64, len(writers)), make([]int64, len(writers))
@@ -177,7 +176,7 @@ func checkTensors(t *rapid.T, p plan, load []int64, tier bool) {
 	}
 }
 
-// TestSharesAreLevel compares with the definition: those who get something end at one level, and nobody who gets nothing is below it.
+// TestSharesAreLevel compares shares with its definition: all ranks that get something end at the same level, and no rank ends below it.
 func TestSharesAreLevel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -219,7 +218,7 @@ func TestPiecesRefuseForeignPlan(t *testing.T) {
 	}
 }
 
-// TestNewRefusesPlanThatNoManifestHolds: New says so, not the first save.
+// If the plan does not fit into a manifest, New fails, not the first save.
 func TestNewRefusesPlanThatNoManifestHolds(t *testing.T) { // without the race detector
 	t.Parallel()
 	if thin.Step(2) > 1 {
@@ -228,7 +227,7 @@ func TestNewRefusesPlanThatNoManifestHolds(t *testing.T) { // without the race d
 	_, fs := newDisk(t)
 	names := strings.Repeat("x", 240)
 	var arrays []Array
-	for i := range 240_000 { // times 300 bytes of JSON: more than 64 MiB
+	for i := range 240_000 { // 300 bytes of JSON each, more than 64 MiB together
 		arrays = append(arrays, Array{Name: fmt.Sprint(names, i), DType: "uint8", Shape: []int{1}, Data: []byte{1}})
 	}
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: fs(0)})
@@ -258,7 +257,7 @@ func TestAllRanksSayHowOptionsDiffer(t *testing.T) {
 	}
 }
 
-// smallState is less than cutMultiple: one rank in the middle writes all of it.
+// smallState returns a state that is smaller than cutMultiple, so one rank in the middle writes all of it.
 func smallState(int) []Array {
 	return []Array{
 		{Name: "weight", DType: "float32", Shape: []int{250}, Data: make([]byte, 1000), Replicated: true},
@@ -266,7 +265,7 @@ func smallState(int) []Array {
 	}
 }
 
-// ownOf is a state that only some ranks hold.
+// ownOf returns a state that only some ranks hold.
 func ownOf(ranks ...int) func(rank int) []Array {
 	return func(rank int) []Array {
 		for _, r := range ranks {
@@ -304,8 +303,8 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// TestOnlyRanksWithBytesWrite: of 64 ranks with a small state, or one that few of them hold, only those make files, and the checkpoint
-// still knows 64. Another number of ranks goes on from it.
+// If 64 ranks have a small state, or few of them hold any, only the ranks that have bytes to write make files. The checkpoint still records
+// 64 ranks, and another number of ranks can resume from it.
 func TestOnlyRanksWithBytesWrite(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -374,8 +373,8 @@ func TestOnlyRanksWithBytesWrite(t *testing.T) {
 	}
 }
 
-// Of 7 ranks on four nodes two have bytes, and rank 0 has none. Step 2 stays on the nodes' disks.
-// The next attempt commits it as what 7 ranks have saved.
+// Of 7 ranks on four nodes, two have bytes, and rank 0 does not. Step 2 stays on the nodes' disks. The next attempt commits it as a
+// checkpoint of 7 ranks.
 func TestUncommittedSaveOfFewWritersIsCommitted(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 4)
@@ -415,8 +414,8 @@ func TestUncommittedSaveOfFewWritersIsCommitted(t *testing.T) {
 	}
 }
 
-// TestLostGroupEndsRankWithoutBytes: the group fails in the middle of a save at every collective in turn. Who writes
-// nothing ends with an error, as all do.
+// TestLostGroupEndsRankWithoutBytes makes the group fail at each collective of a save in turn. All ranks must end with an error, including
+// those that write nothing.
 func TestLostGroupEndsRankWithoutBytes(t *testing.T) {
 	t.Parallel()
 	for k := 1; k < 40; k++ {
@@ -430,7 +429,7 @@ func TestLostGroupEndsRankWithoutBytes(t *testing.T) {
 			}
 			return nil
 		}
-		o := Options{Async: true, tick: time.Hour} // collectives are those that news makes, however slow the machine is
+		o := Options{Async: true, tick: time.Hour} // only news makes collectives, however slow the machine is
 		errs := trial{world: 3, attempt: 1, fs: fs, group: m, arrays: ownOf(1), o: o}.run(t.Context(),
 			func(ctx context.Context, r *one) error {
 				if err := r.save(ctx, 1); err != nil {
@@ -451,7 +450,7 @@ func TestLostGroupEndsRankWithoutBytes(t *testing.T) {
 	t.Error("a save of one rank's bytes takes more than 40 collectives")
 }
 
-// TestGroupMayBeLostBeforeADraft: the group fails just as a rank that has no shard has not reported yet that it is done.
+// The group may fail before a rank without a shard, and so without a draft, has reported that it is done.
 func TestGroupMayBeLostBeforeADraft(t *testing.T) {
 	t.Parallel()
 	s := &Saver{channel: newChannel(newGoroutineGroup(2).member(1), nil), changed: make(chan struct{})}
@@ -463,10 +462,10 @@ func TestGroupMayBeLostBeforeADraft(t *testing.T) {
 	}
 }
 
-// TestRanksWithoutBytesSweepLeftovers: what an attempt has left on a node goes although the ranks that are there now write nothing.
+// What an earlier attempt has left on a node is removed even if the ranks that are now on the node write nothing.
 func TestRanksWithoutBytesSweepLeftovers(t *testing.T) {
 	t.Parallel()
-	ns := undrained(t) // on nodes 0 and 1
+	ns := undrained(t) // it leaves files on nodes 0 and 1
 	ns.disks = []*vfstest.Mem{ns.disks[2], ns.disks[1]}
 	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0), arrays: ownOf(1)}.run(t.Context(),
 		func(ctx context.Context, r *one) error {

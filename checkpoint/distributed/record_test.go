@@ -28,7 +28,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzRecord: whatever lies on a node's disk is read or refused; and no bit of a record may change.
+// FuzzRecord checks that readRecord either reads a valid record or refuses the file, and refuses a good record in which one byte differs.
 func FuzzRecord(f *testing.F) {
 	m := vfstest.NewMem()
 	must(f, record{Run: "r", Shard: 1, Shards: 2}.write(context.Background(), m, "/record"))
@@ -85,7 +85,7 @@ func TestSaveNamesParseBack(t *testing.T) {
 	}
 }
 
-// TestRecordTooLongIsNotWritten: what readRecord would refuse is not written.
+// A record that readRecord would refuse as too long is not written.
 func TestRecordTooLongIsNotWritten(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()

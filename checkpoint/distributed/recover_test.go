@@ -18,15 +18,15 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// nodes is a shared file system and one disk for each node; ranks stand on nodes in blocks of two.
+// nodes is a shared file system and one disk for each node. Ranks are on nodes in blocks of two.
 type nodes struct {
 	shared *vfstest.Mem
 	disks  []*vfstest.Mem
-	full   atomic.Bool // nothing more can be created in the shared folder of a checkpoint
-	hold   *gate       // if not nil, shards wait here on their way to the shared folder
+	full   atomic.Bool // while it is set, no shard can be created in the shared folder
+	hold   *gate       // if not nil, shards wait here before they are created in the shared folder
 }
 
-// node is what the ranks of one node see.
+// node is the file system that the ranks of one node see.
 type node struct {
 	vfs.FS
 	local *vfstest.Mem
@@ -78,11 +78,11 @@ func (ns *nodes) fs(shift int) func(rank int) vfs.FS {
 	}
 }
 
-// TestUncommittedIsFlushedByTheNextAttempt: the shared folder is full, so step 2 stays on the nodes' disks; the next attempt, on the same
-// nodes in another order and with another world, commits it and goes on from it. The program's log, which begins at warnings, says so once.
+// The shared folder is full, so step 2 stays on the nodes' disks. The next attempt, on the same nodes in another order and with another
+// world, commits step 2 and resumes from it. The program's log, which begins at warnings, says so once.
 func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	for _, world := range []int{6, 7, 8} { // ranks on all three nodes
+	for _, world := range []int{6, 7, 8} { // there are ranks on all three nodes
 		ns := undrained(t)
 		var journal testkit.Journal
 		o := Options{Async: true, Local: localPath, Log: journal.Logger()}
@@ -104,7 +104,8 @@ func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 	}
 }
 
-// undrained is left by an attempt of four ranks on two of three nodes: step 1 is shared, step 2 only local.
+// undrained returns the disks that an attempt of four ranks on two of three nodes has left: step 1 is in the shared folder, and step 2 is
+// only on the nodes' disks.
 func undrained(t *testing.T) *nodes {
 	ns := newNodes(t, 3)
 	errs := trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
@@ -130,8 +131,8 @@ func undrained(t *testing.T) *nodes {
 	return ns
 }
 
-// TestUncommittedSaveThatIsBadIsPassedOver: without one of the nodes step 2 is not whole; with one bit flipped it is not
-// good. Both go on from step 1.
+// If one of the nodes is gone, step 2 is not whole, and if a bit is flipped, step 2 is not good. In both cases the next attempt resumes
+// from step 1.
 func TestUncommittedSaveThatIsBadIsPassedOver(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(ns *nodes){
@@ -175,7 +176,8 @@ func TestUncommittedSaveThatIsBadIsPassedOver(t *testing.T) {
 	}
 }
 
-// An attempt without a local tier has gone on from step 1. A save that attempt 1 left uncommitted belongs to no later attempt.
+// An attempt without a local tier resumes from step 1, and so gives up the save that attempt 1 left uncommitted. A later attempt does not
+// use that save either.
 func TestUncommittedSaveThatWasGivenUpStaysSo(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
@@ -194,8 +196,8 @@ func TestUncommittedSaveThatWasGivenUpStaysSo(t *testing.T) {
 		}))
 }
 
-// TestOnlyTheNewestIsFlushed: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of
-// those only 4 is flushed. Ranks that have no bytes hold nobody up.
+// While step 1 is stuck on its way to the shared folder, steps 2, 3 and 4 are saved on the nodes' disks. Of those, only step 4 is flushed.
+// Ranks without bytes do not delay the others.
 func TestOnlyTheNewestIsFlushed(t *testing.T) {
 	t.Parallel()
 	for name, arrays := range map[string]func(int) []Array{"all write": arraysOf, "one writes": ownOf(1)} {
@@ -205,7 +207,7 @@ func TestOnlyTheNewestIsFlushed(t *testing.T) {
 			ns.hold = newGate()
 			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
-			defer context.AfterFunc(ctx, ns.hold.open)() // where a save does wait: an error, not a hang
+			defer context.AfterFunc(ctx, ns.hold.open)() // if a save does wait, the test fails and does not hang
 			var there atomic.Int32
 			mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0), arrays: arrays}.run(ctx,
 				func(ctx context.Context, r *one) error {
@@ -214,7 +216,7 @@ func TestOnlyTheNewestIsFlushed(t *testing.T) {
 							return err
 						}
 					}
-					if _, err := r.nextJob(ctx); err != nil { // until all have 4 on their disks: before that the newest to flush is 3
+					if _, err := r.nextJob(ctx); err != nil { // step 4 is on all disks then; before that, the newest to flush is 3
 						return err
 					}
 					if there.Add(1) == 4 {
@@ -233,7 +235,7 @@ func TestOnlyTheNewestIsFlushed(t *testing.T) {
 	}
 }
 
-// TestFullLocalDiskLeavesTheSharedFolder: one node's disk is full. Its ranks write to the shared folder directly, and say so.
+// If the disk of a node is full, its ranks write to the shared folder directly, and log that.
 func TestFullLocalDiskLeavesTheSharedFolder(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
@@ -274,8 +276,8 @@ func flip(t *testing.T, m *vfstest.Mem, path string) {
 	vfstest.Put(t, m, path, data)
 }
 
-// TestOnlyTheNewestStaysOnTheNode: the shared folder takes nothing for a while. Every Save after the first says so; no more than the newest
-// two saves stay on a node, and once there is room again none.
+// The shared folder is full for a while, and the Wait after every Save says so. No more than the newest two saves stay on a node, and none
+// stays once there is room again.
 func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
@@ -319,8 +321,8 @@ func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 	}
 }
 
-// TestRecoveryWarnsOnce: the newest shared checkpoint is damaged, and a newer save on the nodes' disks is incomplete or damaged,
-// too. Recovery and the search after it both find that; the log mentions each once.
+// The newest checkpoint in the shared folder is damaged, and a newer save on the nodes' disks is incomplete or damaged, too. Recovery and
+// the search after it both find that, but the log mentions each problem once.
 func TestRecoveryWarnsOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -345,7 +347,7 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 		for _, file := range []string{"MANIFEST.json", ".ddpt"} {
 			t.Run(name+" "+file, func(t *testing.T) {
 				t.Parallel()
-				ns := undrained(t) // after step 1, step 2
+				ns := undrained(t) // step 1 is in the shared folder, step 2 on the nodes
 				harmNewest(t, ns, file)
 				test.harm(ns)
 				var journal testkit.Journal
@@ -380,8 +382,8 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 
 var times = regexp.MustCompile(`time=\S+ `)
 
-// harmNewest puts step 0 beside the only shared checkpoint of ns, as the one to go back to, and damages that one's manifest,
-// or removes a shard.
+// harmNewest adds a checkpoint of step 0 to the shared folder of ns, as the one to fall back to. It then damages the manifest of step 1 or
+// removes one of its shards.
 func harmNewest(t *testing.T, ns *nodes, ending string) {
 	t.Helper()
 	mustAll(t, trial{world: 1, attempt: 1, fs: func(int) vfs.FS { return ns.shared }}.run(t.Context(),

@@ -15,7 +15,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestLostPeersCostNoSave: the k-th message breaks the connections between the ranks, for each k. Every save is saved all the same.
+// TestLostPeersCostNoSave breaks the connections between the ranks at the k-th message, for several k. Every save must succeed all the
+// same.
 func TestLostPeersCostNoSave(t *testing.T) {
 	t.Parallel()
 	for k := int32(1); k <= 16; k++ {
@@ -39,7 +40,7 @@ func TestLostPeersCostNoSave(t *testing.T) {
 	}
 }
 
-// TestDeathAmongReplicasHangsNoRank: a rank dies before the k-th message; the others get errors, and no goroutine stays.
+// If a rank dies before the k-th message, all ranks get errors, and none hangs.
 func TestDeathAmongReplicasHangsNoRank(t *testing.T) {
 	t.Parallel()
 	for k := int32(1); k <= 8; k++ {
@@ -66,8 +67,8 @@ func TestDeathAmongReplicasHangsNoRank(t *testing.T) {
 	}
 }
 
-// The shared folder is full, and one rank's disk takes no replica for a long time. Two more saves reach the nodes' own disks meanwhile.
-// At the end nothing that came late is left.
+// The shared folder is full, and the disk of one rank does not finish writing a replica for a long time. Meanwhile more saves reach the
+// nodes' own disks. At the end, no late replica is left.
 func TestSlowReplicaHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestSlowReplicaHoldsNothingUp(t *testing.T) {
 			if err := r.save(ctx, 1); err != nil {
 				return err
 			}
-			time.Sleep(time.Minute) // the bubble's: step 1 is finalized, and all that is left to do is to copy it
+			time.Sleep(time.Minute) // of the bubble; step 1 is finalized then, and only its copy remains to be done
 			for step := int64(2); step <= 4; step++ {
 				if err := r.saveAtLast(ctx, step); err != nil {
 					return err
@@ -109,7 +110,7 @@ func TestSlowReplicaHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// saveAtLast saves a step after the errors of earlier ones, for which there was no room.
+// saveAtLast saves a step. It first receives the errors of earlier steps for which there was no room, and tries again.
 func (r *one) saveAtLast(ctx context.Context, step int64) error {
 	for {
 		if err := r.save(ctx, step); !errors.Is(err, checkpoint.ErrNoSpace) {
@@ -118,8 +119,8 @@ func (r *one) saveAtLast(ctx context.Context, step int64) error {
 	}
 }
 
-// TestCloseGivesUpTheReplica: the save is in the shared folder before the replica is there. Close gives the replica up,
-// and waits until the disk lets go of it.
+// If a save is in the shared folder before its replica is complete, Close gives up the replica, and waits until the disk has finished the
+// operation on it.
 func TestCloseGivesUpTheReplica(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"create", "write", "sync", "rename", "syncdir", "mkdir"} {
@@ -132,14 +133,14 @@ func TestCloseGivesUpTheReplica(t *testing.T) {
 						copying.open()
 						return vfstest.Fault{Wait: slow.opened}
 					case rank == 0 && op.Kind == "create" && strings.Contains(op.Path, "/MANIFEST"):
-						return vfstest.Fault{Wait: copying.opened} // else the copy may be given up before it begins
+						return vfstest.Fault{Wait: copying.opened} // otherwise the copy may be given up before it begins
 					}
 					return vfstest.Fault{}
 				})
 			}
 			var closed atomic.Bool
 			go func() {
-				time.Sleep(time.Minute) // the bubble's: all that can happen has happened
+				time.Sleep(time.Minute) // of the bubble; everything else has happened then
 				if step, err := latest(ns.shared, 1); step != 1 || err != nil || closed.Load() {
 					t.Errorf("%s: latest is %d: %v; closed while the disk held the replica: %t", kind, step, err, closed.Load())
 				}
@@ -154,8 +155,8 @@ func TestCloseGivesUpTheReplica(t *testing.T) {
 	}
 }
 
-// TestEndWaitsForNoPartner: the ranks cannot meet any more while a shard is still being staged, and the connections for
-// replicas are good. It waits for no partner, who may never come.
+// The group fails while a shard is still being staged, but the connections for replicas still work. The rank ends without waiting for its
+// partner, which may never come.
 func TestEndWaitsForNoPartner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestEndWaitsForNoPartner(t *testing.T) {
 			})
 		}
 		tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs}.replicated()
-		p := newPost(newGoroutineGroup(4)) // outlives the other group
+		p := newPost(newGoroutineGroup(4)) // it outlives the other group
 		tr.each = func(rank int, o *Options) {
 			o.Local, o.Peers, o.Node = localPath, postman{p, rank}, fmt.Sprint("n", rank/2)
 		}
@@ -194,7 +195,7 @@ func TestEndWaitsForNoPartner(t *testing.T) {
 	})
 }
 
-// script is a Peers whose other rank says what is written down, then nothing any more.
+// script is a Peers whose other rank sends these messages and is lost after the last one.
 type script []string
 
 func (*script) Send(context.Context, int, []byte) error { return nil }
@@ -208,13 +209,12 @@ func (s *script) Recv(_ context.Context, _ int, buf []byte) (int, error) {
 	return n, nil
 }
 
-// TestHostileStreamIsNotKept: whatever another rank sends, nothing of it is kept unless it is a shard with its record; and
-// the stream ends where it says so.
+// Whatever another rank sends, receive keeps it only if it is a shard with its record. receive stops at the message that ends the stream.
 func TestHostileStreamIsNotKept(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		sent script
-		left int // messages of the next stream, which must not be touched
+		left int // messages of the next stream, which receive must not read
 		lost bool
 	}{
 		"nothing":               {sent: script{"x", "next"}, left: 1},

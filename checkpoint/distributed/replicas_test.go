@@ -20,12 +20,12 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// post carries messages between the ranks of a group; it ends with that.
+// post carries messages between the ranks of a group, and ends when the group does.
 type post struct {
 	*goroutineGroup
 	mu    sync.Mutex
 	boxes map[[2]int]chan []byte
-	fault func(from, to int) error // nil, or asked before each message; its error ends the post for all
+	fault func(from, to int) error // if not nil, called before each message; an error ends the post for all ranks
 	lost  chan struct{}
 	lose  sync.Once
 }
@@ -44,7 +44,7 @@ func (p *post) box(from, to int) chan []byte {
 	return p.boxes[key]
 }
 
-// postman is a rank's side.
+// postman is one rank's side of a post.
 type postman struct {
 	*post
 	rank int
@@ -83,7 +83,7 @@ func (p postman) Recv(ctx context.Context, from int, buf []byte) (int, error) {
 	}
 }
 
-// replicated makes a trial one whose ranks, two on a node, keep replicas.
+// replicated returns the trial with two ranks on each node that keep replicas, and the post between them.
 func (tr trial) replicated() (trial, *post) {
 	tr.group = newGoroutineGroup(tr.world)
 	p := newPost(tr.group)
@@ -112,7 +112,7 @@ func TestPartners(t *testing.T) {
 	}
 }
 
-// undrainedTwice is undrained with a replica of each shard.
+// undrainedTwice is undrained on two nodes, with a replica of each shard.
 func undrainedTwice(t *testing.T) *nodes {
 	ns := newNodes(t, 2)
 	tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: ns.fs(0)}.replicated()
@@ -128,7 +128,7 @@ func undrainedTwice(t *testing.T) *nodes {
 	return ns
 }
 
-// saveAll saves steps, and waits until they are in the shared folder.
+// saveAll saves steps, and waits until the last one is in the shared folder.
 func (r *one) saveAll(ctx context.Context, steps ...int64) error {
 	for _, step := range steps {
 		if err := r.save(ctx, step); err != nil {
@@ -139,8 +139,8 @@ func (r *one) saveAll(ctx context.Context, steps ...int64) error {
 	return err
 }
 
-// TestReplicasOutliveANode: the shared folder was full, so step 2 was on the nodes' disks alone, and one node is lost with its disk: the
-// next attempt, without replicas of its own, goes on from step 2 nevertheless. What a replica has lost is not taken for good.
+// The shared folder was full, so step 2 is only on the nodes' disks, and one node is lost with its disk. The next attempt, which does not
+// keep replicas, resumes from step 2 nevertheless. A damaged replica is not taken for a good one.
 func TestReplicasOutliveANode(t *testing.T) {
 	t.Parallel()
 	for lost := range 2 {
@@ -186,8 +186,7 @@ func (ns *nodes) wantEmpty(t *testing.T) {
 	}
 }
 
-// TestReplicasGoOnceAllIsShared: nothing of them stays once all is in the shared folder, and no Save waits for any; nodes
-// have as many ranks as they like, and ranks may have nothing to write.
+// No replica stays once everything is in the shared folder. Nodes may have different numbers of ranks, and ranks may have nothing to write.
 func TestReplicasGoOnceAllIsShared(t *testing.T) {
 	t.Parallel()
 	for name, arrays := range map[string]func(int) []Array{"all write": arraysOf, "one writes": ownOf(1)} {
@@ -211,7 +210,7 @@ func TestReplicasGoOnceAllIsShared(t *testing.T) {
 	}
 }
 
-// TestFailedReplicaIsReportedOnce: one node's disk takes no replicas. That is said once, and nothing else changes.
+// If the disk of a node does not accept replicas, each of its ranks logs that at most once, and nothing else changes.
 func TestFailedReplicaIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
@@ -250,8 +249,8 @@ func TestFailedReplicaIsReportedOnce(t *testing.T) {
 	ns.wantEmpty(t)
 }
 
-// replicatedCrash is crashRun with replicas: two ranks on each of two nodes,
-// of which the victim's own file systems die after its k-th operation.
+// replicatedCrash is crashRun with replicas, and with two ranks on each of two nodes. The victim's file systems die after its k-th
+// operation.
 func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64, operations int) {
 	ns = newNodes(t, 2)
 	in := vfstest.NewInjector(ns.fs(0)(victim), vfstest.CrashAfter(k))
@@ -265,9 +264,9 @@ func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64
 	return ns, tr.saveThree(t, victim, k), len(in.Log())
 }
 
-// TestCrashAmongReplicasLosesNothing lets the disks of a rank of each node die after each of its operations, then cuts the
-// power everywhere, and looks, by turns with either node gone for good or both there: what was acknowledged is there, and
-// the next attempt goes on from something good, whatever is torn.
+// TestCrashAmongReplicasLosesNothing lets the disks of one rank of each node die after each of its operations, and then cuts the power
+// everywhere. In turn, both nodes are there after that, or one of them is lost. What was acknowledged must be there, and the next attempt
+// must resume from a good checkpoint, whatever is torn.
 func TestCrashAmongReplicasLosesNothing(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, victim := range []int{0, 3} {
@@ -296,7 +295,7 @@ func TestCrashAmongReplicasLosesNothing(t *testing.T) { // also without the race
 	}
 }
 
-// crash is the same nodes after a power cut that keeps some of what was not synced, and the loss of one node.
+// crash returns the nodes after a power cut that keeps some of what was not synced. The disk of node lost is empty, unless lost is -1.
 func (ns *nodes) crash(t *testing.T, lost, k int) (after *nodes, percent int) {
 	percent = []int{0, 10, 50}[k/3%3]
 	clone := func(m *vfstest.Mem, i int) *vfstest.Mem {
@@ -313,7 +312,7 @@ func (ns *nodes) crash(t *testing.T, lost, k int) (after *nodes, percent int) {
 	return after, percent
 }
 
-// goesOn runs the next attempt, which leaves nothing of the one before.
+// goesOn runs the next attempt, and wants it to leave nothing on the nodes' disks.
 func (ns *nodes) goesOn(before int64) error {
 	tr, _ := trial{world: 4, attempt: 2, o: Options{Async: true}, fs: ns.fs(0)}.replicated()
 	err := errors.Join(tr.run(context.Background(), func(ctx context.Context, r *one) error {
@@ -336,13 +335,13 @@ func (ns *nodes) goesOn(before int64) error {
 	return nil
 }
 
-// TestReplicaMendsDamagedShards: all nodes are there, and shards on some disks are damaged. As long as one of the two
-// copies of each is good the save is finished, with a warning.
+// All nodes are there, but shards on some disks are damaged. As long as one of the two copies of each shard is good, the next attempt
+// finishes the save. It warns if the damaged copy is not a replica.
 func TestReplicaMendsDamagedShards(t *testing.T) {
 	t.Parallel()
 	const own, replica = "trial", "replicas"
 	for name, row := range map[string]struct {
-		harmed [][2]any // node, and which of its files
+		harmed [][2]any // a node, and which of its shards
 		want   int64
 	}{
 		"own of one node":          {[][2]any{{0, own}}, 2},
@@ -352,7 +351,7 @@ func TestReplicaMendsDamagedShards(t *testing.T) {
 		"a shard and its replica":  {[][2]any{{0, own}, {1, replica}}, 1},
 		"everything on both nodes": {[][2]any{{0, own}, {0, replica}, {1, own}, {1, replica}}, 1},
 	} {
-		for _, shift := range []int{0, 1} { // ranks are where they were, or have changed places
+		for _, shift := range []int{0, 1} { // the ranks are on the same nodes as before, or on the other ones
 			t.Run(fmt.Sprint(name, ", shift ", shift), func(t *testing.T) {
 				t.Parallel()
 				ns := undrainedTwice(t)

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// saveSteps is a first attempt of three ranks that saves steps.
+// saveSteps runs a first attempt of three ranks that saves steps.
 func saveSteps(t *testing.T, fs func(int) vfs.FS, o Options, steps ...int64) {
 	t.Helper()
 	mustAll(t, trial{world: 3, attempt: 1, o: o, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -46,8 +46,8 @@ func harm(t *testing.T, disk *vfstest.Mem, parts ...string) {
 	flip(t, disk, files[0])
 }
 
-// TestResumeFallsBackToAGoodStep: shards of steps 3 and 2 are damaged, as only some ranks notice. All go on from step 1,
-// and the bad ones are set aside.
+// Shards of steps 3 and 2 are damaged, and not every rank notices the damage of step 3. All ranks resume from step 1, and the bad
+// checkpoints are set aside.
 func TestResumeFallsBackToAGoodStep(t *testing.T) {
 	t.Parallel()
 	disk, fs := newDisk(t)
@@ -59,7 +59,7 @@ func TestResumeFallsBackToAGoodStep(t *testing.T) {
 		func(ctx context.Context, r *one) error {
 			c, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
 				if r.rank == 0 && c.Step() == 3 {
-					return nil // it needs nothing of the damaged part
+					return nil // as if it did not need the damaged part
 				}
 				return check(c)
 			})
@@ -84,7 +84,7 @@ func TestResumeFallsBackToAGoodStep(t *testing.T) {
 	}
 }
 
-// TestResumeSetsAsideWhatIsCutShort: what only rank 0 has looked at, and no rank has read, is set aside, too.
+// Resume also sets aside a damaged checkpoint that only rank 0 has looked at and that no rank has read.
 func TestResumeSetsAsideWhatIsCutShort(t *testing.T) {
 	t.Parallel()
 	disk, fs := newDisk(t)
@@ -131,7 +131,7 @@ func TestResumeFailsWhereAllAreCorrupt(t *testing.T) {
 	}
 }
 
-// TestResumeStopsAtOtherErrors: what cannot be read now is not corrupt, and no older one is taken instead.
+// A checkpoint that cannot be read now is not corrupt, and Resume does not fall back to an older one.
 func TestResumeStopsAtOtherErrors(t *testing.T) {
 	t.Parallel()
 	errOwn := errors.New("does not fit")
@@ -162,7 +162,8 @@ func TestResumeStopsAtOtherErrors(t *testing.T) {
 	}
 }
 
-// TestDamageThatOneRankSeesRenamesNothing: rank 0 reads the checkpoint as good. It is tried once more, then all fail; nothing is renamed.
+// If rank 1 reports damage in a checkpoint that rank 0 reads as good, the ranks try it once more. If rank 1 reports damage again, all ranks
+// fail. The checkpoint is not renamed.
 func TestDamageThatOneRankSeesRenamesNothing(t *testing.T) {
 	t.Parallel()
 	for _, times := range []int{1, 2} {
@@ -211,7 +212,7 @@ func TestAnyWorldLoadsWhatAnotherSaved(t *testing.T) {
 			}
 		}
 		tr := trial{world: n, attempt: 1, fs: fs, codec: "auto"}
-		mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error { return nil })) // the folder
+		mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error { return nil })) // it makes the folder
 		m := newGoroutineGroup(n)
 		mustAll(t, testkit.Each(n, func(rank int) error {
 			var dir *checkpoint.Dir
@@ -240,7 +241,7 @@ func TestAnyWorldLoadsWhatAnotherSaved(t *testing.T) {
 	}
 }
 
-// randomState is what n ranks have: arrays that some or all hold, and some of one rank alone.
+// randomState returns the arrays of n ranks: arrays that some or all ranks hold, and arrays of one rank alone.
 func randomState(t *rapid.T, n int, names *rapid.Generator[string], sizes map[string]int) [][]Array {
 	state := make([][]Array, n)
 	for i := range rapid.IntRange(1, 9).Draw(t, "arrays") {
@@ -257,7 +258,7 @@ func randomState(t *rapid.T, n int, names *rapid.Generator[string], sizes map[st
 	return state
 }
 
-// compareParts reads what one of m ranks would need if all arrays were dealt out in slices, and compares.
+// compareParts reads and compares what one of m ranks would need if all arrays were split evenly between the ranks.
 func compareParts(ctx context.Context, c *checkpoint.Checkpoint, whole map[string][]byte, rank, m int) error {
 	var targets []checkpoint.Target
 	for name, data := range whole {

@@ -19,14 +19,14 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// crashed is what a crash test leaves.
+// crashed is the outcome of a run in which one rank crashed.
 type crashed struct {
 	disk         *vfstest.Mem
-	acknowledged int64 // the newest step that rank 0 learned is durable; -1: none
-	operations   int   // of the victim
+	acknowledged int64 // the newest step that rank 0 learned is durable, or -1
+	operations   int   // how many operations the victim did
 }
 
-// crashRun saves three steps with four ranks, of which one's file system dies after its k-th operation.
+// crashRun saves three steps with four ranks. The file system of one of them, the victim, dies after its k-th operation.
 func crashRun(t *testing.T, o Options, victim, k int) crashed {
 	disk, _ := newDisk(t)
 	in := vfstest.NewInjector(disk, vfstest.CrashAfter(k))
@@ -40,8 +40,8 @@ func crashRun(t *testing.T, o Options, victim, k int) crashed {
 	return crashed{disk, tr.saveThree(t, victim, k), len(in.Log())}
 }
 
-// saveThree saves three steps while the victim's file system dies after its k-th operation, which every rank may have an error of, and
-// returns the newest step that rank 0 learned is durable; -1: none.
+// saveThree saves three steps, while the victim's file system dies after its k-th operation. Every rank may get an error from that.
+// saveThree returns the newest step that rank 0 learned is durable, or -1 if there is none.
 func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 	t.Helper()
 	var acknowledged atomic.Int64
@@ -52,7 +52,7 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 				return err
 			}
 			if tr.o.Async && step == 2 {
-				continue // overlaps the next
+				continue // this save overlaps the next one
 			}
 			info, err := r.Wait(ctx)
 			if err != nil {
@@ -73,8 +73,9 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 	return acknowledged.Load()
 }
 
-// TestCrashOfOneRankLosesNothing lets the disk of each rank in turn die after each of its operations, then cuts the power of the shared
-// file system, and looks: what was acknowledged is there, the newest is good, and an attempt with fewer ranks goes on from it.
+// TestCrashOfOneRankLosesNothing lets the disk of each rank in turn die after each of its operations, and then cuts the power of the shared
+// file system. What was acknowledged must be there, the newest checkpoint must be good, and an attempt with fewer ranks must resume from
+// it.
 func TestCrashOfOneRankLosesNothing(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for name, o := range map[string]Options{"async": {Async: true}, "delta": {Async: true, Delta: 2}, "sync": {},
@@ -87,14 +88,14 @@ func TestCrashOfOneRankLosesNothing(t *testing.T) { // also without the race det
 					t.Fatalf("without a crash step %d is acknowledged", whole.acknowledged)
 				}
 				t.Logf("rank %d: %d operations", victim, whole.operations)
-				sparse := thin.Step(11) // where it is not all of them, other crash points of every rank
+				sparse := thin.Step(11) // if not all crash points are tested, each rank has other ones
 				for k := victim % sparse; k <= whole.operations; k += sparse {
 					after := crashRun(t, o, victim, k)
 					for _, percent := range []int{0, 10, 50} {
 						for seed := range uint64(20 / thin.Step(20)) {
 							survivors := after.disk.CrashClone(percent, rand.New(rand.NewPCG(uint64(k), seed<<8|uint64(victim))))
 							before, err := survives(survivors, after.acknowledged)
-							if err == nil && seed == 0 { // the dearer question
+							if err == nil && seed == 0 { // goesOn costs more
 								err = goesOn(t, o, survivors, before)
 							}
 							if err != nil {
@@ -112,7 +113,7 @@ func TestCrashOfOneRankLosesNothing(t *testing.T) { // also without the race det
 	}
 }
 
-// survives checks what survived: the newest is good, and no older than what was acknowledged.
+// survives checks that the newest checkpoint after a crash is good, and no older than what was acknowledged.
 func survives(disk *vfstest.Mem, acknowledged int64) (step int64, err error) {
 	if step, err = latest(disk, 2); err == nil && step < acknowledged {
 		err = fmt.Errorf("the latest is step %d", step)
@@ -120,7 +121,7 @@ func survives(disk *vfstest.Mem, acknowledged int64) (step int64, err error) {
 	return step, err
 }
 
-// goesOn runs the next attempt on what survived, of which the latest is the step before.
+// goesOn runs the next attempt after a crash that left step before as the latest checkpoint.
 func goesOn(t *testing.T, o Options, disk *vfstest.Mem, before int64) error {
 	errs := trial{world: 3, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(),
 		func(ctx context.Context, r *one) error {
@@ -153,16 +154,16 @@ func goesOn(t *testing.T, o Options, disk *vfstest.Mem, before int64) error {
 
 var update = flag.Bool("update", false, "rewrite testdata/oplog.txt")
 
-// random are the parts of names that differ from run to run, lengths the sizes of files that hold times.
+// random matches the parts of names that differ from run to run. lengths matches the sizes of files that contain times.
 var (
 	random  = regexp.MustCompile(`(\.3-[0-9a-f]{8}-([0-9a-f]{8}|1)|\.ddpbatch-[0-9a-f]{8})\b`)
 	lengths = regexp.MustCompile(`((?:MANIFEST|local/).*) [0-9]+ bytes`)
 )
 
-// TestOperationsComeInTheReviewedOrder compares what each of four ranks does with the file system in one save, and each of
-// two with a node-local tier, with testdata/oplog.txt, which was reviewed by hand: shards before the manifest, every file
-// synced before it gets its name, every folder after; nobody but rank 0 touches anything else than his own shard. Reads
-// are left out, except the length check.
+// TestOperationsComeInTheReviewedOrder compares the file operations of one save with testdata/oplog.txt, for each of four ranks, and for
+// each of two ranks with a node-local tier. The file was reviewed by hand: shards come before the manifest, every file is synced before it
+// gets its name and every folder after that, and only rank 0 touches anything but its own shard. Reads are left out, except the length
+// check.
 func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -205,7 +206,8 @@ func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 	}
 }
 
-// line is an operation in the log; nothing for one that only reads, or whose result depends on the other ranks of the node.
+// line returns the line of an operation in the log. It is empty for an operation that only reads, or whose result depends on the other
+// ranks of the node.
 func line(op vfstest.Op) string {
 	switch op.Kind {
 	case "open", "read", "readdir", "rmdir":
@@ -214,7 +216,7 @@ func line(op vfstest.Op) string {
 		if !strings.HasSuffix(op.Path, ".tmp") {
 			return ""
 		}
-	case "mkdir", "syncdir": // the first rank of a node makes folders
+	case "mkdir", "syncdir": // only the first rank of a node makes folders
 		if strings.HasPrefix(op.Path, localPath) && (op.Kind == "mkdir" || !strings.Contains(op.Path, "/step-")) {
 			return ""
 		}

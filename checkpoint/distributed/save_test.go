@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// modes are the ways of saving that all promise the same.
+// modes returns the ways of saving, all of which make the same promises.
 func modes() map[string]Options {
 	return map[string]Options{
 		"sync":          {},
@@ -110,8 +110,8 @@ func TestDeltasComeBetweenFullOnes(t *testing.T) {
 	}
 }
 
-// TestErrorsReachAllRanks: the shard of one rank, or the manifest of rank 0, cannot be written. Every rank gets the
-// class of the error from the next call, nothing stays on the disk, and the save after that is good.
+// If the shard of one rank, or the manifest of rank 0, cannot be written, every rank gets an error of the same class from that call or the
+// next. Nothing stays on the disk, and the save after that is good.
 func TestErrorsReachAllRanks(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -148,7 +148,7 @@ func TestErrorsReachAllRanks(t *testing.T) {
 					broken.Store(true)
 					err := r.save(ctx, 2)
 					if o.Async && err == nil {
-						err = r.save(ctx, 3) // returns the error of step 2, and saves nothing
+						err = r.save(ctx, 3) // returns the error of step 2 and does not save
 					}
 					if !errors.Is(err, test.class) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d:", test.rank)) {
 						return fmt.Errorf("error %w, want one that is %w and names rank %d", err, test.class, test.rank)
@@ -156,7 +156,7 @@ func TestErrorsReachAllRanks(t *testing.T) {
 					if _, err := r.Wait(ctx); err != nil {
 						return fmt.Errorf("the error comes twice: %w", err)
 					}
-					if r.rank == 0 { // the others come to the next save only after this
+					if r.rank == 0 { // the other ranks reach the next save only after this
 						if files := tree(disk, sharedPath); strings.Contains(strings.Join(files, " "), "000002") {
 							return fmt.Errorf("files stay: %v", files)
 						}
@@ -178,7 +178,7 @@ func TestErrorsReachAllRanks(t *testing.T) {
 
 var errNaN = errors.New("not a number")
 
-// TestCheckFailsAllRanks: what Check says keeps its identity on every rank.
+// The error that Check returns on one rank keeps its identity on every rank.
 func TestCheckFailsAllRanks(t *testing.T) {
 	t.Parallel()
 	for name, o := range modes() {
@@ -210,8 +210,7 @@ func TestCheckFailsAllRanks(t *testing.T) {
 	}
 }
 
-// TestOnlyOneSaveIsInFlight: while a rank cannot write, the first Save returns, and the second waits; all by virtual time,
-// in which ticks pass.
+// While a rank cannot write, the first Save returns and the second waits. The test runs in virtual time, in which ticks pass.
 func TestOnlyOneSaveIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, _ := newDisk(t)
@@ -245,7 +244,7 @@ func TestOnlyOneSaveIsInFlight(t *testing.T) {
 				return err
 			})
 		}()
-		time.Sleep(time.Hour) // of the bubble: until then everybody else is waiting
+		time.Sleep(time.Hour) // of the bubble; all ranks wait then
 		if first.Load() != 2 || second.Load() != 0 {
 			t.Errorf("%d ranks are past the first Save, %d past the second", first.Load(), second.Load())
 		}
@@ -282,8 +281,8 @@ func TestSaveRefusesRanksAtDifferentSteps(t *testing.T) {
 	}
 }
 
-// TestNextCallReportsAFailedSave: a save fails in the background for a moment. The next call returns its error, with its step, on
-// every rank; called again it saves. An error of a save that is waited for is its own.
+// If a save fails in the background, the next call of Save returns that error, with its step, on every rank. The call after that saves.
+// Wait returns the error of the save that it waits for as its own, without naming an earlier save.
 func TestNextCallReportsAFailedSave(t *testing.T) {
 	t.Parallel()
 	for _, later := range []bool{true, false} {
@@ -328,8 +327,7 @@ func TestNextCallReportsAFailedSave(t *testing.T) {
 	}
 }
 
-// TestQuickSaveIsStoredAsItIs: a quick save is stored as it is whatever the codec, also in the place of a delta, which the
-// next save then is again.
+// A quick save is stored without compression, whatever the codec. It also takes the place of a delta, and the next save is a delta again.
 func TestQuickSaveIsStoredAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"sync": {}, "async": {Async: true}, "delta": {Async: true, Delta: 3},
@@ -339,7 +337,7 @@ func TestQuickSaveIsStoredAsItIs(t *testing.T) {
 			disk, fs := newDisk(t)
 			mustAll(t, trial{world: 3, attempt: 1, codec: "zstd", o: o, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
 				for step := int64(1); step <= 3; step++ {
-					for _, a := range r.arrays { // zeros, which any codec makes small
+					for _, a := range r.arrays { // any codec compresses zeros
 						clear(a.Data)
 					}
 					m := Meta{Step: step, Quick: step == 2 && (r.rank == 0 || o.Local != "")}

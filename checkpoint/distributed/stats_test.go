@@ -25,10 +25,10 @@ func TestTimesArePercentilesOfTheWindow(t *testing.T) {
 	if got := w.times(); got != (Times{}) {
 		t.Errorf("empty: %v", got)
 	}
-	for i := 100; i >= 1; i-- { // the window keeps 64 down to 1
+	for i := 100; i >= 1; i-- { // the window keeps 64 to 1
 		w.add(time.Duration(i))
 	}
-	// The 95th percentile by nearest rank of 1 to 64: rank ceil(60.8) = 61.
+	// The 95th percentile of 1 to 64 by nearest rank is that of rank ceil(60.8) = 61.
 	if got := w.times(); got != (Times{Last: 1, P95: 61}) {
 		t.Errorf("64 to 1: %v", got)
 	}

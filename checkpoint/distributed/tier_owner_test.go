@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestLocalIsPrivate, on a real disk: what lies in the tier is this user's alone, and a clean end leaves nothing.
+// On a real disk, only this user can access the files of the tier, and a clean end leaves nothing behind.
 func TestLocalIsPrivate(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
@@ -32,10 +32,10 @@ func TestLocalIsPrivate(t *testing.T) {
 	}
 }
 
-// stranger is the user id of somebody who has no account.
+// stranger is the ID of a user without an account.
 const stranger = 4242
 
-// give gives a file, a link or a folder to another user, which only root may do.
+// give gives a file, a link or a folder to another user. Only root may do that.
 func give(t testing.TB, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -44,7 +44,7 @@ func give(t testing.TB, path string) {
 	must(t, os.Lchown(path, stranger, stranger))
 }
 
-// sharedArea is a folder on a real disk that everybody may write to, and where each removes and renames only what is theirs.
+// sharedArea returns a folder on a real disk that everyone may write to, and in which users may remove and rename only their own files.
 func sharedArea(t testing.TB) string {
 	t.Helper()
 	testkit.EnterTemp(t)
@@ -53,7 +53,7 @@ func sharedArea(t testing.TB) string {
 	return dir
 }
 
-// realTier is one rank that saves to a real shared folder, over a node's own disk at local.
+// realTier returns one rank that saves to a real shared folder through a node's own disk at local.
 func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
 	t.Helper()
 	dir, err := checkpoint.Open(shared, checkpoint.Options{Codec: "none", Workers: 1, Run: "trial", Attempt: attempt})
@@ -65,8 +65,8 @@ func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
 	return r
 }
 
-// TestTierOfAnotherUserIsNotUsed: others have taken the name of the run's folder, or can replace it. Nothing there is read
-// or written; the run logs that, and continues with its shared folder.
+// If other users have taken the name of the run's folder, or can replace the folder, the run does not read or write it. The run logs that
+// and continues with its shared folder.
 func TestTierOfAnotherUserIsNotUsed(t *testing.T) {
 	t.Parallel()
 	mkdir := func(t *testing.T, path string, mode fs.FileMode) {
@@ -137,7 +137,7 @@ func TestTierOfAnotherUserIsNotUsed(t *testing.T) {
 	}
 }
 
-// realTree lists what is below a folder of the real file system, with modes.
+// realTree lists the files and folders below a folder of the real file system, with their modes.
 func realTree(t testing.TB, dir string) (list []string) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -153,14 +153,14 @@ func realTree(t testing.TB, dir string) (list []string) {
 	return list
 }
 
-// TestTierIsHeldThoughItIsMoved: another user has moved the run's folder away, as others may by then, and has put one in
-// its place that all can read. Later shards lie in the run's own folder all the same, and nobody else can read them.
+// Another user has moved the run's folder away, as others may be able to by then, and has put a folder in its place that all users can
+// read. Later shards still go to the run's own folder, and other users cannot read them.
 func TestTierIsHeldThoughItIsMoved(t *testing.T) {
 	t.Parallel()
 	area := sharedArea(t)
 	var looked int
 	var folder, moved string
-	plan := func(_ int, op vfstest.Op) vfstest.Fault { // each shard is opened to be brought to the shared folder
+	plan := func(_ int, op vfstest.Op) vfstest.Fault { // each shard is opened to be copied to the shared folder
 		if op.Kind != "open" || !strings.HasPrefix(op.Path, area) || filepath.Ext(op.Path) != ".ddpt" {
 			return vfstest.Fault{}
 		}

@@ -17,8 +17,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestBeginGivesUpWhatIsLeft: attempt 1 has left step 2 undrained.
-// Attempt 2 begins from nothing: it must not commit that as its own newest.
+// Attempt 1 has left step 2 on the nodes' disks. Attempt 2 begins anew, so it must not commit that step as its own newest.
 func TestBeginGivesUpWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
@@ -39,7 +38,7 @@ func TestBeginGivesUpWhatIsLeft(t *testing.T) {
 	mustAll(t, trial{world: 6, attempt: 3, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
 }
 
-// resumesFrom is a job that resumes, and wants that to be from a step.
+// resumesFrom returns a function that resumes on one rank and wants to resume from the given step.
 func resumesFrom(want int64) func(ctx context.Context, r *one) error {
 	return func(ctx context.Context, r *one) error {
 		step, err := r.resume(ctx)
@@ -50,8 +49,8 @@ func resumesFrom(want int64) func(ctx context.Context, r *one) error {
 	}
 }
 
-// TestRunsOfOneNameDoNotMeet: two runs of the same name in different shared folders use one LOCAL.
-// What the first has left there is not the second's.
+// Two runs with the same name but different shared folders use the same node-local folder. The second run does not use what the first has
+// left there.
 func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -81,7 +80,7 @@ func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 	must(t, run("/shared/a", 2, disk, resume(900)))
 }
 
-// TestLocalNeedsARunName: without a name, the files of different runs could not be distinguished.
+// New refuses a local tier without a run name, since the files of different runs could not be distinguished.
 func TestLocalNeedsARunName(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -93,7 +92,7 @@ func TestLocalNeedsARunName(t *testing.T) {
 	}
 }
 
-// TestWrongLocalPathIsReportedOnce: nobody can use it. Rank 0 says so once, and the job saves to the shared folder.
+// If no rank can use the local path, rank 0 logs that once, and the job saves to the shared folder.
 func TestWrongLocalPathIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -121,7 +120,7 @@ func TestWrongLocalPathIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestLostNodeIsReported: rank 0 says which shards of the newest save are missing.
+// If a node is lost, rank 0 logs which shards of the newest save are missing.
 func TestLostNodeIsReported(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
@@ -135,7 +134,7 @@ func TestLostNodeIsReported(t *testing.T) {
 	}
 }
 
-// TestFailedCommitOfRecoveredLeavesNothing: attempt after attempt cannot write the manifest; the shards do not pile up.
+// If several attempts in a row cannot write the manifest, their copies of the shards do not pile up.
 func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
@@ -161,8 +160,8 @@ func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	mustAll(t, trial{world: 6, attempt: 4, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(2)))
 }
 
-// TestUnreadableStagedSaveFailsIfNewest: what it has taken cannot be read back. The save fails on all ranks if it is the
-// newest; where a newer one is there, that takes its place and nobody gets an error.
+// If a rank cannot read a staged shard back from the node's disk, the save fails on all ranks if it is the newest. If there is a newer one,
+// that takes its place, and no rank gets an error.
 func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 	t.Parallel()
 	for _, newer := range []bool{false, true} {
@@ -212,9 +211,8 @@ func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 	}
 }
 
-// TestEndRemovesWhatEarlierAttemptsLeft: an attempt that ends without a save of its own removes what an earlier one has
-// left on the nodes' disks, too, as nobody will go on from that any more; one that has not got as far as to begin does
-// not.
+// An attempt that ends without a save of its own also removes what an earlier one has left on the nodes' disks, since no later attempt will
+// resume from that. An attempt that has not begun does not remove it.
 func TestEndRemovesWhatEarlierAttemptsLeft(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
@@ -222,7 +220,7 @@ func TestEndRemovesWhatEarlierAttemptsLeft(t *testing.T) {
 		o := Options{Async: true, Local: local}
 		mustAll(t, trial{world: 4, attempt: attempt, o: o, fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
 	}
-	resume(2, "") // which gives up step 2
+	resume(2, "") // this gives up step 2
 	o := Options{Async: true, Local: localPath}
 	mustAll(t, trial{world: 4, attempt: 3, o: o, fs: ns.fs(0)}.run(t.Context(), func(context.Context, *one) error { return nil }))
 	if files := tree(ns.disks[0], localPath); len(files) == 0 {
@@ -236,8 +234,8 @@ func TestEndRemovesWhatEarlierAttemptsLeft(t *testing.T) {
 	}
 }
 
-// TestLocalDiskIsTriedBeforeTraining: a disk that takes no file is reported before training, and not at the first save; one
-// that is only full is reported as full, and may have room later.
+// A local disk that does not accept files is reported before training, not at the first save. One that is only full is reported as full,
+// and may have room later.
 func TestLocalDiskIsTriedBeforeTraining(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -272,7 +270,7 @@ func TestLocalDiskIsTriedBeforeTraining(t *testing.T) {
 	}
 }
 
-// TestProbeOfACrashIsSwept: what a probe that was cut short has left does not stay for ever.
+// The next attempt removes what an interrupted probe has left.
 func TestProbeOfACrashIsSwept(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -287,7 +285,7 @@ func TestProbeOfACrashIsSwept(t *testing.T) {
 	o := Options{Local: localPath}
 	begin := func(ctx context.Context, r *one) error { return r.Begin(ctx) }
 	mustAll(t, trial{world: 1, attempt: 1, o: o, fs: fs}.run(t.Context(), begin))
-	if files := tree(disk, localPath); len(files) != 2 { // the folder and what is in it
+	if files := tree(disk, localPath); len(files) != 2 { // the folder and the file in it
 		t.Fatalf("%v, want a probe that stays", files)
 	}
 	mustAll(t, trial{world: 1, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(), begin))
@@ -296,14 +294,14 @@ func TestProbeOfACrashIsSwept(t *testing.T) {
 	}
 }
 
-// TestFolderGoesBeforeItsFirstFile: a rank makes the folder of a save, or has found it there, and another rank of its node lets go of the
-// last shard in it, and so of the folder, before the first has a file there. Neither its own shard nor a replica is lost by that.
+// A rank has made or found the folder of a save. Before it creates its first file there, another rank of its node removes the last shard in
+// the folder, and with it the folder. The first rank does not lose its own shard or a replica because of that.
 func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
-	var own, replicas atomic.Int64 // folders that went
+	var own, replicas atomic.Int64 // folders that were removed
 	fs := func(rank int) vfs.FS {
-		var met sync.Map // folders; each is met once
+		var met sync.Map // the folders that were met; each counts once
 		return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 			folder := filepath.Dir(op.Path)
 			if op.Kind != "create" || !strings.HasPrefix(op.Path, localPath) || !strings.HasPrefix(filepath.Base(folder), "step-") {
@@ -312,7 +310,7 @@ func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 			if _, again := met.LoadOrStore(folder, true); again {
 				return vfstest.Fault{}
 			}
-			if err := ns.disks[rank/2].RemoveDir(folder); err != nil { // not empty: the other rank's file keeps it
+			if err := ns.disks[rank/2].RemoveDir(folder); err != nil { // not empty: it has a file of the other rank
 				return vfstest.Fault{}
 			}
 			if filepath.Base(filepath.Dir(folder)) == "replicas" {
@@ -329,7 +327,7 @@ func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 		if err := r.saveAll(ctx, 1); err != nil {
 			return err
 		}
-		ns.full.Store(true) // so what is copied stays
+		ns.full.Store(true) // so the copies stay
 		return r.saveAll(ctx, 2)
 	})
 	wantAll(t, errs, checkpoint.ErrNoSpace, "rank ")
@@ -348,7 +346,7 @@ func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 	}
 }
 
-// shardsIn lists the shards directly below a part of the run's folder.
+// shardsIn lists the shards in the saves directly below the run's folder or, if part is not empty, below its folder of replicas.
 func shardsIn(disk vfs.FS, part string) (shards []string) {
 	for _, path := range tree(disk, localPath) {
 		run := filepath.Dir(filepath.Dir(path))
@@ -360,8 +358,8 @@ func shardsIn(disk vfs.FS, part string) (shards []string) {
 	return shards
 }
 
-// TestBrokenLocalDiskIsReportedOnce: a node's disk takes nothing for three saves, and after one that it took is full again. Every
-// checkpoint is made; who watches reads of it twice.
+// The disk of a node is full for three saves, accepts one save, and is full again. Every checkpoint is saved, and the log mentions the disk
+// twice.
 func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestFailedSearchGivesUpNoSave: a disk that cannot be searched now may hold a save that was acknowledged. No rank goes on
-// without it; once it can be read again the save is there.
+// A disk that cannot be searched now may hold an acknowledged save, so no rank resumes without it. The save is there once the disk can be
+// read again.
 func TestFailedSearchGivesUpNoSave(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"open", "readdir"} {
@@ -35,7 +35,7 @@ func TestFailedSearchGivesUpNoSave(t *testing.T) {
 	}
 }
 
-// TestShardsOfANodeAreDealtOut: the two ranks of a node copy one shard each.
+// The two ranks of a node copy one shard each.
 func TestShardsOfANodeAreDealtOut(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
@@ -56,7 +56,7 @@ func TestShardsOfANodeAreDealtOut(t *testing.T) {
 	}
 }
 
-// TestLargerShardsGoToDifferentRanks: the larger shards go to different ranks, and no rank gets one that it does not see.
+// The larger shards go to different ranks, and no rank gets a shard that it does not see.
 func TestLargerShardsGoToDifferentRanks(t *testing.T) {
 	t.Parallel()
 	l := uncommittedSave{

@@ -15,12 +15,12 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// sleeper is attempt 1 of a run, of which one rank stops before its k-th operation.
+// sleeper is attempt 1 of a run. One of its ranks, the victim, stops before its k-th operation.
 type sleeper struct {
 	victim, k    int
 	asleep, wake chan struct{}
 	run          *vfstest.Mem
-	newest       atomic.Int64 // attempt
+	newest       atomic.Int64 // the newest attempt
 }
 
 func (z *sleeper) fence(attempt int64) func() error {
@@ -32,7 +32,7 @@ func (z *sleeper) fence(attempt int64) func() error {
 	}
 }
 
-// first saves steps 1 to 4, and keeps two.
+// first runs attempt 1, which saves steps 1 to 4 and keeps two.
 func (z *sleeper) first(in vfs.FS) error {
 	ctx := context.Background()
 	j := job{
@@ -59,7 +59,7 @@ func (z *sleeper) first(in vfs.FS) error {
 	})
 }
 
-// second resumes with 3 ranks and saves as many steps again.
+// second runs attempt 2, which resumes with 3 ranks and saves 3 more steps.
 func (z *sleeper) second() (resumed int64, err error) {
 	ctx := context.Background()
 	j := job{
@@ -86,8 +86,8 @@ func (z *sleeper) second() (resumed int64, err error) {
 	return resumed, err
 }
 
-// TestZombieRanksChangeNoNewerCheckpoint stops one of the two ranks of attempt 1 before its k-th operation, lets attempt 2
-// resume and save, and lets attempt 1 go on. Attempt 2's checkpoints stay what they are.
+// TestZombieRanksChangeNoNewerCheckpoint stops one of the two ranks of attempt 1 before its k-th operation, lets attempt 2 resume and save,
+// and lets attempt 1 continue. The checkpoints of attempt 2 must stay as they are.
 func TestZombieRanksChangeNoNewerCheckpoint(t *testing.T) { // without the race detector
 	if testing.Short() {
 		t.Skip("-short: it stops ranks very many times")
@@ -134,7 +134,7 @@ func (z *sleeper) play(ctx context.Context) error {
 	}()
 	select {
 	case <-z.asleep:
-	case <-done: // fewer operations this time: asynchronous saves are counted as they come
+	case <-done: // it had fewer operations: the order of asynchronous saves varies
 		return zombieErr
 	}
 	z.newest.Store(2)
@@ -147,7 +147,7 @@ func (z *sleeper) play(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("attempt 2: %w", err)
 	}
-	if errors.Is(zombieErr, checkpoint.ErrCorrupt) { // what it misses has been removed, or was never there
+	if errors.Is(zombieErr, checkpoint.ErrCorrupt) { // the files that it misses were removed or never existed
 		return fmt.Errorf("attempt 1 takes it for corruption that it is superseded: %w", zombieErr)
 	}
 	if err := z.look(ctx, resumed+3); err != nil {
@@ -156,7 +156,7 @@ func (z *sleeper) play(ctx context.Context) error {
 	return nil
 }
 
-// look wants step newest of attempt 2 to be the newest, and the one before it to be there.
+// look wants the newest checkpoint to be step newest of attempt 2, and the one before it to be there.
 func (z *sleeper) look(ctx context.Context, newest int64) error {
 	step, variant, err := newestOf(ctx, z.run, hardPath)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestSupersededRanksCannotCommit: rank 0 of attempt 1 is stopped before its commit. Attempt 2 goes on, commits, and
-// attempt 1 wakes up: all its ranks learn that it cannot commit (it is superseded, or its files have been swept already),
-// and it changes nothing.
+// TestSupersededRanksCannotCommit stops rank 0 of attempt 1 before its commit. Attempt 2 resumes and commits, and then attempt 1 wakes up.
+// All ranks of attempt 1 must get an error that it cannot commit, because it is superseded or its files have been swept already, and it
+// must not change anything.
 func TestSupersededRanksCannotCommit(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -84,9 +84,8 @@ func TestSupersededRanksCannotCommit(t *testing.T) {
 	}
 }
 
-// TestStaleZombieLearnsThatItIsSuperseded: the node of attempt 1 sees nothing of attempt 2, which has begun from step 3
-// and ends before it saves. Attempt 1 saves on until its retention has something to remove: then all its ranks learn that
-// it is superseded, and step 3 is still there.
+// The node of attempt 1 does not see attempt 2, which begins from step 3 and ends before it saves. Attempt 1 continues to save until its
+// retention has something to remove. Then all its ranks get an error that the attempt is superseded, and step 3 is still there.
 func TestStaleZombieLearnsThatItIsSuperseded(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
