@@ -11,7 +11,7 @@ import (
 // benchBytes is more than a core's caches hold, as in a checkpoint.
 const benchBytes = 8 << 20
 
-// The benchmarks report input bytes a second, of one goroutine, and stored bytes a raw byte as "ratio".
+// The benchmarks report input bytes per second of one goroutine, and stored bytes per raw byte as "ratio".
 func BenchmarkEncode(b *testing.B) {
 	eachKind(b, func(b *testing.B, k chunktest.Kind, data, base []byte) {
 		e := newEncoder(b, chunk.Auto)
@@ -47,7 +47,7 @@ func BenchmarkDecode(b *testing.B) {
 	})
 }
 
-// BenchmarkCopy is what encoding of incompressible data is compared with.
+// BenchmarkCopy measures a plain copy, for comparison with encoding incompressible data.
 func BenchmarkCopy(b *testing.B) {
 	src, dst := make([]byte, benchBytes), make([]byte, chunk.MaxBytes)
 	src[0] = 1

@@ -16,7 +16,7 @@ import (
 	"ddpbatch/checkpoint/internal/chunk/chunktest"
 )
 
-// Chunks written by hand: the head says what is in them.
+// ParseHead returns the planes of chunks that were written by hand.
 func TestParseHead(t *testing.T) {
 	l := chunk.Layout{Width: 4}
 	stored := planes(0, []byte("abcdefgh"), 1, []byte("x"), 2, []byte("123"), 3, []byte("frame"))
@@ -42,7 +42,7 @@ func TestParseHead(t *testing.T) {
 	}
 }
 
-// Every chunk that an encoder makes says of each plane what it takes.
+// The head of every chunk that an encoder makes gives the size of each plane.
 func TestParseHeadMatchesTheEncoder(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	met := map[chunk.PlaneCodec]bool{}
@@ -128,7 +128,7 @@ func TestPlausible(t *testing.T) {
 	}
 }
 
-// TestFormatDocumentShowsOurChunk compares the chunk of docs/format.md with the program's bytes.
+// TestFormatDocumentShowsOurChunk compares the chunk in docs/format.md with the bytes that the package writes.
 func TestFormatDocumentShowsOurChunk(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "format.md"))
 	if err != nil {

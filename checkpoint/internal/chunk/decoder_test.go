@@ -22,7 +22,7 @@ const (
 	planeZstd     = 3
 )
 
-// planes writes a chunk of method Planes, as the format says.
+// planes returns a chunk of method Planes as the format describes it, for pairs of a codec and the bytes of a plane.
 func planes(p ...any) []byte {
 	var head, body []byte
 	for i := 0; i < len(p); i += 2 {
@@ -33,7 +33,7 @@ func planes(p ...any) []byte {
 	return append(head, body...)
 }
 
-// sealed puts the checksum of what a difference decodes to before its other bytes.
+// sealed returns a difference with the checksum of the bytes that it decodes to in front.
 func sealed(raw string, stored []byte) []byte {
 	sum := crc32.Checksum([]byte(raw), crc32.MakeTable(crc32.Castagnoli))
 	return append(binary.LittleEndian.AppendUint32(nil, sum), stored...)
@@ -49,7 +49,7 @@ func frame(t testing.TB, data []byte) []byte {
 	return w.EncodeAll(data, nil)
 }
 
-// Chunks written by hand, not by the encoder: the format.
+// TestDecodeReadsChunksMadeByHand checks the format: its chunks were written by hand, not by the encoder.
 func TestDecodeReadsChunksMadeByHand(t *testing.T) {
 	d := newDecoder(t)
 	float4, int2 := chunk.Layout{Width: 4, Float: true}, chunk.Layout{Width: 2}
@@ -87,7 +87,7 @@ func TestDecodeRefusesBadChunks(t *testing.T) {
 	two := chunk.Layout{Width: 2}
 	x := bytes.Repeat([]byte{5}, 100)
 	skippable := []byte{0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 'x'}
-	// Single segment of 100 bytes, which a dictionary of number 1 begins: one block that repeats a byte.
+	// This frame is a single segment of 100 bytes that needs dictionary 1. It has one block that repeats a byte.
 	withDictionary := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x21, 1, 100, 0x23, 0x03, 0, 5}
 	for name, c := range map[string]struct {
 		stored []byte
@@ -142,7 +142,7 @@ func TestDecodeRefusesBadChunks(t *testing.T) {
 	}
 }
 
-// huff0 takes at most 256 KiB less 1: a plane of a whole chunk cannot be Huffman-coded, and a decoder says so.
+// huff0 accepts at most 256 KiB minus 1 byte, so a plane of a whole chunk cannot be Huffman-coded, and a decoder refuses it.
 func TestDecodeRefusesTooLongHuffmanPlane(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	raw := make([]byte, chunk.MaxBytes)
@@ -188,7 +188,7 @@ func TestDecodeWorksAfterErrors(t *testing.T) {
 	}
 }
 
-// A base that is not the encoder's, in one bit or all over, never gives data.
+// Decoding with a base that differs from the encoder's, in one bit or in all bytes, never returns data.
 func TestDecodeRefusesAnotherBase(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	d := newDecoder(t)
@@ -215,7 +215,7 @@ func TestDecodeRefusesAnotherBase(t *testing.T) {
 	}
 }
 
-// What bytes decode to does not depend on what was in dst, or in the decoder, before; and nothing is left as it was.
+// The decoded bytes do not depend on what dst or the decoder contained before, and Decode overwrites all of dst.
 func TestDecodeDependsOnNothingElse(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
@@ -244,7 +244,7 @@ func TestDecodeDependsOnNothingElse(t *testing.T) {
 	}
 }
 
-// Frames that ask for much memory are refused by decoders that have allocated nothing yet.
+// A decoder refuses frames that ask for much memory, and does not allocate that memory first.
 func TestDecodeRefusesFramesOfMuchMemory(t *testing.T) {
 	magic := []byte{0x28, 0xb5, 0x2f, 0xfd}
 	block := bytes.Repeat([]byte{1}, 40)
@@ -299,7 +299,7 @@ func TestMemoryIsWhatTheDocumentationSays(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes f allocates, freed or not.
+// allocated returns how many bytes f allocates, including those that are freed again.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -308,11 +308,11 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// memoryLimit is what a decoder may allocate for one chunk, and more than it needs: its own buffers and zstd's. It is
-// 16 chunks.
+// memoryLimit is what a decoder may allocate for one chunk. That is the size of 16 chunks, and more than a decoder needs for its own
+// buffers and those of zstd.
 const memoryLimit = 4 << 20
 
-// FuzzDecode: no panic, bounded memory, whatever is stored.
+// FuzzDecode checks that no stored bytes make Decode panic or allocate more than memoryLimit.
 func FuzzDecode(f *testing.F) {
 	e := newEncoder(f, chunk.Auto)
 	for _, k := range chunktest.Kinds() {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The same chunk gives the same bytes from a new encoder and from one that has seen other kinds.
+// A new encoder and one that has encoded other kinds of data encode a chunk to the same bytes.
 func TestEncodeIsDeterministic(t *testing.T) {
 	for _, c := range []chunk.Codec{chunk.Auto, chunk.ZstdOnly} {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -31,7 +31,8 @@ func TestEncodeIsDeterministic(t *testing.T) {
 	}
 }
 
-// A plane that looks random in the sample is stored raw, and one that looks constant but is not still comes back.
+// A misleading sample does not harm: a plane that looks random in the sample is stored raw, and one that looks constant but is not is still
+// decoded to what it was.
 func TestEncodeSurvivesAMisleadingSample(t *testing.T) {
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -53,7 +54,7 @@ func TestEncodeChoosesDelta(t *testing.T) {
 	each(raw, func(int) byte { return byte(r.Uint32()) })
 	each(noise, func(int) byte { return byte(r.Uint32()) })
 	stored, m := e.Encode(raw, bytes.Clone(raw), l)
-	// A checksum, and all planes are constant: an entry and a byte each.
+	// The chunk has a checksum and four constant planes, each with an entry and a byte.
 	if m != chunk.Planes|chunk.Delta || len(stored) != 4+4*(4+1) {
 		t.Errorf("an unchanged chunk takes %d bytes by method %#x", len(stored), m)
 	}
@@ -73,7 +74,7 @@ func TestEncodeChoosesDelta(t *testing.T) {
 	}
 }
 
-// LeavesRaw says before what Encode will leave raw, and never of a chunk that becomes smaller.
+// If LeavesRaw predicts that Encode will leave a chunk raw, Encode does so.
 func TestLeavesRaw(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, c := range []chunk.Codec{chunk.Auto, chunk.ZstdOnly, chunk.None} {
@@ -89,7 +90,7 @@ func TestLeavesRaw(t *testing.T) {
 		}
 		noise, l := make([]byte, chunk.MaxBytes), chunk.Layout{Width: 4, Float: true}
 		each(noise, func(int) byte { return byte(r.Uint32()) })
-		if got, want := look.LeavesRaw(noise, nil, l), c != chunk.ZstdOnly; got != want { // zstd takes no sample
+		if got, want := look.LeavesRaw(noise, nil, l), c != chunk.ZstdOnly; got != want { // ZstdOnly does not sample
 			t.Errorf("codec %d, noise: LeavesRaw is %v", c, got)
 		}
 		if got, want := look.LeavesRaw(make([]byte, chunk.MaxBytes), nil, l), c == chunk.None; got != want {
@@ -124,7 +125,7 @@ func TestEncodePanicsOnBadArguments(t *testing.T) {
 	}
 }
 
-// Once an encoder and a decoder have seen a kind, they allocate nothing.
+// After an encoder and a decoder have handled a kind of data, they do not allocate for it any more.
 func TestCodersAllocateNothingOnceWarm(t *testing.T) {
 	if race {
 		t.Skip("the race detector makes sync.Pool, which huff0 and zstd use, forget what it has")
@@ -141,7 +142,8 @@ func TestCodersAllocateNothingOnceWarm(t *testing.T) {
 			}
 		}
 		run()
-		// What a collection empties of the pools of huff0 and zstd is made again. That only adds: the least of several counts decides.
+		// A garbage collection may empty the pools of huff0 and zstd, and what they held is allocated again. That only adds to a count, so
+		// the smallest of several counts decides.
 		var counts []float64
 		for len(counts) < 5 && !slices.Contains(counts, 0) {
 			counts = append(counts, testing.AllocsPerRun(20, run))
@@ -157,7 +159,7 @@ var layouts = []chunk.Layout{
 	{Width: 1, Float: true}, {Width: 2, Float: true}, {Width: 4, Float: true}, {Width: 8, Float: true},
 }
 
-// generators are ways to fill a chunk, so that every codec of planes is met.
+// generators are ways to fill a chunk. Together they make the encoder use every codec of planes.
 var generators = []struct {
 	name string
 	fill func(r *rand.Rand, b []byte, width int)
@@ -201,7 +203,7 @@ func each(b []byte, f func(i int) byte) {
 	}
 }
 
-// lengths are in elements: around the sizes of the loops' steps, of a sample, and of what huff0 takes.
+// lengths are lengths in elements, close to the step sizes of the loops, the size of a sample, and the limits of huff0.
 var lengths = []int{1, 2, 3, 7, 8, 9, 11, 12, 31, 32, 33, 63, 100, 1023, 1024, 1025, 5000}
 
 func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
@@ -223,7 +225,7 @@ func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
 	}
 }
 
-// The same with chunks as long as they get.
+// TestDecodeReturnsTheLongestChunks does the same with the longest chunks.
 func TestDecodeReturnsTheLongestChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
@@ -259,7 +261,7 @@ func TestDecodeReturnsRandomChunks(t *testing.T) {
 	})
 }
 
-// roundTrip encodes and decodes a chunk, and holds what comes between to what Encode promises.
+// roundTrip encodes and decodes a chunk, and checks that the encoded chunk is what Encode promises.
 func roundTrip(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -288,8 +290,8 @@ func roundTrip(t interface {
 	}
 }
 
-// What sampling costs, held against Huffman's algorithm itself with every plane counted whole: ZipNN's way, with codes
-// of any length and no tables.
+// TestSizesAreNearTheOptimum measures what sampling costs. It compares the stored size with that of Huffman's algorithm if every plane is
+// counted in full, as ZipNN does, with codes of any length and without tables.
 func TestSizesAreNearTheOptimum(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	for _, k := range chunktest.Kinds() {
@@ -299,15 +301,14 @@ func TestSizesAreNearTheOptimum(t *testing.T) {
 			optimum += min(planesOptimum(raw, nil, k.Layout), planesOptimum(raw, base, k.Layout))
 		})
 		_, stored := encodeAll(e, data, base, k.Layout)
-		// Planes may stay raw that would lose less than a 64th, which is 0.4 % of a chunk of float32; tables take
-		// 0.1 % of a plane.
+		// Planes that would shrink by less than a 64th may stay raw, which is 0.4 % of a chunk of float32. Tables take 0.1 % of a plane.
 		if float64(stored) > 1.005*float64(optimum) {
 			t.Errorf("%s: %d bytes, Huffman codes take %d", k.Name, stored, optimum)
 		}
 	}
 }
 
-// planesOptimum is how many bytes the planes of raw, or of raw XOR base, take with a Huffman code each.
+// planesOptimum returns how many bytes the planes of raw, or of raw XOR base, take if each has a Huffman code of its own.
 func planesOptimum(raw, base []byte, l chunk.Layout) int {
 	w := l.Width
 	var counts [8][256]int
@@ -334,7 +335,7 @@ func planesOptimum(raw, base []byte, l chunk.Layout) int {
 	return total
 }
 
-// huffmanBits is the length of all codes together: the sum of the weights of the tree's inner nodes.
+// huffmanBits returns the length of all codes together, which is the sum of the weights of the tree's inner nodes.
 func huffmanBits(counts []int) (bits int) {
 	var h weightHeap
 	for _, c := range counts {
@@ -363,10 +364,9 @@ func (h *weightHeap) Pop() any {
 	return last
 }
 
-// The limits of the first two are what ZipNN was measured to reach on such data. Those of Adam's moments and of
-// float32 that holds bfloat16 are the package's targets. Those of differences are what Huffman codes alone or zstd
-// alone were measured to reach, the better of the two; for the smallest a tenth more, since it has few bytes to be
-// sure of.
+// ratios are limits of the stored size by kind. Those of the first two are what ZipNN was measured to reach on such data. Those of Adam's
+// moments and of float32 that holds bfloat16 are the targets of the package. Those of differences are the better one of what Huffman codes
+// alone and zstd alone were measured to reach. The limit of the smallest is a tenth more, since it has too few bytes to be certain.
 var ratios = map[string]float64{
 	"float32":         0.8313,
 	"bfloat16":        0.6623,
@@ -382,15 +382,15 @@ var ratios = map[string]float64{
 	"incompressible":  1,
 }
 
-// spread is how far the ratio of 2 MiB may be from that of endless data: the information in 512 Ki exponents has a
-// relative standard deviation of about 0.0008, in 1 Mi 0.0006, and they take 8 % and 16 % of the raw size.
+// spread is how far the ratio of 2 MiB may be from that of endless data. The information in 512 Ki exponents has a relative standard
+// deviation of about 0.0008, and that in 1 Mi exponents of 0.0006. The exponents take 8 % and 16 % of the raw size.
 const spread = 0.0003
 
 func TestRatiosStayBelowTheirLimits(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	for _, k := range chunktest.Kinds() {
 		size := 2 * chunk.MaxBytes
-		if k.Name == "float32" || k.Name == "bfloat16" { // of which the limits are closest
+		if k.Name == "float32" || k.Name == "bfloat16" { // their limits are the closest
 			size = 8 * chunk.MaxBytes
 		}
 		data, base := k.Make(rand.New(rand.NewPCG(1, 1)), size/k.Layout.Width)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKernelsStayInside runs the best kernels in memory that has no neighbors: a byte read or written before the first
-// or behind the last is a fault. The margins of TestKernelsGiveThePlainLoopsBytes only show writes.
+// TestKernelsStayInside runs the best kernels in memory between inaccessible pages, where reading or writing a byte before the first or
+// after the last one is a fault. The margins of TestKernelsGiveThePlainLoopsBytes only show writes.
 func TestKernelsStayInside(t *testing.T) {
-	const most = 300 // elements: several rounds of the widest loop, and every rest
+	const most = 300 // elements: several rounds of the widest loop, and every remainder
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, atEnd := range []bool{false, true} {
 		for _, l := range allLayouts {
@@ -44,7 +44,7 @@ func TestKernelsStayInside(t *testing.T) {
 	}
 }
 
-// lonely is memory, rounded up to whole pages, between two pages that cannot be read.
+// lonely returns memory of n bytes, rounded up to whole pages, between two pages that cannot be accessed.
 func lonely(t *testing.T, n int) []byte {
 	t.Helper()
 	page := unix.Getpagesize()

@@ -26,7 +26,7 @@ func newDecoder(t testing.TB) *chunk.Decoder {
 	return d
 }
 
-// eachChunk cuts data and base (nil, or as long) into chunks.
+// eachChunk splits data and base into chunks, and calls f for each. base is nil or as long as data.
 func eachChunk(data, base []byte, f func(raw, base []byte)) {
 	for len(data) > 0 {
 		n := min(len(data), chunk.MaxBytes)
@@ -44,7 +44,7 @@ type encoded struct {
 	method chunk.Method
 }
 
-// encodeAll encodes data chunk by chunk and says how many bytes that takes.
+// encodeAll encodes data chunk by chunk, and returns the chunks and how many bytes they take.
 func encodeAll(e *chunk.Encoder, data, base []byte, l chunk.Layout) (chunks []encoded, stored int) {
 	eachChunk(data, base, func(raw, base []byte) {
 		s, m := e.Encode(raw, base, l)

@@ -12,20 +12,20 @@ func TestCostsAreTheLogarithms(t *testing.T) {
 		if n > 0 {
 			want = float64(n) * math.Log2(float64(n)) * (1 << costBits)
 		}
-		// The logarithm is rounded down at logBits bits, after squarings that each lose the 31st.
+		// The logarithm is rounded down at logBits bits, after squarings each of which loses the 31st bit.
 		if d := want - float64(got); d < -1 || d > 1+2*float64(n)/(1<<(logBits-costBits)) {
 			t.Fatalf("costs[%d] = %d, want %.1f", n, got, want)
 		}
 	}
 }
 
-// The estimate of a plane's size is near its entropy, for distributions whose entropy is known.
+// The estimate of a plane's size is close to its entropy, for distributions with a known entropy.
 func TestPlaneEstimateIsNearTheEntropy(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		name    string
 		draw    func() byte
-		entropy float64 // bits a byte
+		entropy float64 // bits per byte
 		codec   PlaneCodec
 	}{
 		{"uniform", func() byte { return byte(r.Uint32()) }, 8, PlaneRaw},
@@ -48,7 +48,7 @@ func TestPlaneEstimateIsNearTheEntropy(t *testing.T) {
 			}
 			mean += float64(size) / (1 << costBits) / sampleElements / rounds
 		}
-		// 0.03 is 0.4 % of a byte, less than minGain asks for.
+		// 0.03 bits are 0.4 % of a byte, which is less than minGain.
 		if math.Abs(mean-c.entropy) > 0.03 {
 			t.Errorf("%s: %.3f bits a byte, its entropy is %.3f", c.name, mean, c.entropy)
 		}
@@ -66,7 +66,7 @@ func TestTakeReachesBothEnds(t *testing.T) {
 			if got[0] != 7 || len(got) != min(n, sampleElements)*width {
 				t.Errorf("width %d, %d elements: a sample of %d bytes that begins with %d", width, n, len(got), got[0])
 			}
-			// Steps are rounded down: up to a step's worth of elements stay behind the last run.
+			// Steps are rounded down, so fewer elements than a step may remain after the last run.
 			if last := got[len(got)-1]; last != 9 && (n <= sampleElements || (n-runElements)%(sampleRuns-1) == 0) {
 				t.Errorf("width %d, %d elements: the sample ends with %d", width, n, last)
 			}

@@ -11,8 +11,8 @@ var allLayouts = []Layout{
 	{Width: 1, Float: true}, {Width: 2, Float: true}, {Width: 4, Float: true}, {Width: 8, Float: true},
 }
 
-// The planes by hand: 1 + 2^-7 in bfloat16 is 0x3f81, and minus that 0xbf81. The exponent is 0x7f; the 7 bits of the
-// mantissa and then the sign make the lower byte.
+// TestSplitGivesThePlanesByHand compares with planes made by hand. In bfloat16, 1 + 2^-7 is 0x3f81 and its negative is 0xbf81. The exponent
+// is 0x7f. The 7 bits of the mantissa, followed by the sign, make the lower byte.
 func TestSplitGivesThePlanesByHand(t *testing.T) {
 	for _, c := range []struct {
 		layout Layout
@@ -40,7 +40,7 @@ func TestSplitGivesThePlanesByHand(t *testing.T) {
 	}
 }
 
-// All kernels give the bytes of the loop that takes one element after the other, and write nothing else.
+// All kernels give the same bytes as the loop that handles one element after the other, and do not write anywhere else.
 func TestKernelsGiveThePlainLoopsBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, k := range map[string]*kernels{"go": &portable, "best": &best} {
@@ -81,7 +81,7 @@ const (
 	margin = 64
 )
 
-// apart makes planes that do not touch, in memory that is otherwise full of guards.
+// apart returns planes that do not touch each other, in memory that is otherwise full of guard bytes.
 func apart(width, n int) (p planes, all []byte) {
 	all = bytes.Repeat([]byte{guard}, margin+width*(n+margin))
 	for k := range width {

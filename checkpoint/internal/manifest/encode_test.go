@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawManifest makes any manifest that can be written: tensors cut at random elements, and the
-// pieces dealt to shards, where they stand in a random order.
+// drawManifest draws any manifest that can be written: its tensors are cut at random elements, and the pieces are in random shards and in a
+// random order there.
 func drawManifest(r *rapid.T) *Manifest {
 	n := rapid.IntRange(1, 5).Draw(r, "shards")
 	m := &Manifest{
@@ -40,7 +40,7 @@ func drawManifest(r *rapid.T) *Manifest {
 		step := rapid.Int64Range(0, m.Step).Draw(r, "base")
 		m.Base = &Base{Step: step, Folder: FreshFolder(step, 1, 2), CRC: 3}
 	}
-	var at [][2]int // of every piece: tensor and index
+	var at [][2]int // the tensor and the index of every piece
 	for i := range rapid.IntRange(0, 5).Draw(r, "tensors") {
 		t := Tensor{
 			Name:   fmt.Sprintf("%s.%d", rapid.StringMatching(`[A-Za-zäß语"\\ /]{0,12}`).Draw(r, "name"), i),
@@ -69,7 +69,7 @@ func drawManifest(r *rapid.T) *Manifest {
 	return m
 }
 
-// TestManifestRoundTrip: Parse gives back what Encode took, and every shard is filled by its pieces.
+// Parse returns the manifest that Encode wrote, and the pieces of every shard fill it without gaps.
 func TestManifestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -109,7 +109,7 @@ func TestManifestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestManifestTextIsAsDocumented: what people and other programs see. The bytes follow from docs/format.md.
+// TestManifestTextIsAsDocumented checks the text that people and other programs see. The expected bytes follow from docs/format.md.
 func TestManifestTextIsAsDocumented(t *testing.T) {
 	t.Parallel()
 	tag := Tag{Attempt: 1, Run: 2, Nonce: 3}
@@ -154,7 +154,7 @@ func TestManifestTextIsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestEncodeRefusesWhatCannotBeReadBack: what could not be read back, or would come back changed, is not written.
+// Encode refuses a manifest that Parse could not read, or would read as another one.
 func TestEncodeRefusesWhatCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// cheap fails where a parser takes more for a hostile text than a file of 1 KiB may cost (issue D).
+// cheap fails if parsing a hostile text allocates more than a file of 1 KiB may cost (issue D).
 func cheap(t *testing.T, text []byte, parse func()) {
 	t.Helper()
 	const limit = 64 << 20
@@ -15,7 +15,7 @@ func cheap(t *testing.T, text []byte, parse func()) {
 	}
 }
 
-// FuzzManifest: no manifest makes the parser panic or allocate much, and what it accepts survives a round trip.
+// FuzzManifest checks that no manifest makes the parser panic or allocate much, and that what it accepts survives a round trip.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(good1))
 	f.Add([]byte(good2))
@@ -34,7 +34,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if m.Version == 1 { // written as what a program of today would have saved
+		if m.Version == 1 { // encode it as a program of today would have saved it
 			m.Version = 0
 			for i, tensor := range m.Tensors {
 				if tensor.Pieces[0].Length == 0 {
@@ -56,7 +56,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzScan: the first pass finds the fields that encoding/json finds, of whatever is an object.
+// FuzzScan checks that the first pass finds the same fields as encoding/json in every object that it accepts.
 func FuzzScan(f *testing.F) {
 	f.Add([]byte(good2 + "}"))
 	f.Add([]byte(" { \"a\" : [ ] , \"\\u0061b\\\"\" : [ 1e5 , \"]}\\\\\", { } ],\"c\":null }\t"))
@@ -106,7 +106,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzNames: a name that is understood is exactly the one that would be written for its meaning.
+// FuzzNames checks that a name that can be parsed is exactly the name that would be written for its meaning.
 func FuzzNames(f *testing.F) {
 	tag := Tag{Attempt: 12, Run: testRun, Nonce: 3}
 	for _, name := range []string{

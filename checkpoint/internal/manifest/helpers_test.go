@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sealed adds the right checksum to an object that is still open.
+// sealed adds the right checksum to a JSON object that is not closed yet, and closes it.
 func sealed(body string) []byte {
 	sum := crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli))
 	return fmt.Appendf(nil, "%s,\n  \"crc32c\": \"%08x\"\n}\n", body, sum)
@@ -24,8 +24,7 @@ func changed(t *testing.T, body, old, new string) string {
 	return got
 }
 
-// flipEveryBit hands every variant of data with one bit changed to a parser, which must refuse
-// all of them, and none as a newer format.
+// flipEveryBit calls parse with every variant of data in which one bit differs. parse must refuse all of them, and none as a newer format.
 func flipEveryBit(t *testing.T, data []byte, parse func([]byte) error) {
 	t.Helper()
 	if err := parse(data); err != nil {
@@ -41,7 +40,7 @@ func flipEveryBit(t *testing.T, data []byte, parse func([]byte) error) {
 	}
 }
 
-// allocated is how many bytes a function takes from the heap, freed ones included.
+// allocated returns how many bytes a function allocates on the heap, including those that are freed again.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -11,7 +11,7 @@ func TestByteSize(t *testing.T) {
 		name  string
 		dtype string
 		shape []int
-		want  int64 // -1: an error
+		want  int64 // -1 means an error
 	}{
 		{"scalar", "float64", nil, 8},
 		{"matrix", "bfloat16", []int{3, 5}, 30},
@@ -40,7 +40,7 @@ func TestByteSize(t *testing.T) {
 	}
 }
 
-// TestDTypesHaveTheSizesOfTheirNames holds the table against the names, which say the bits of an element.
+// TestDTypesHaveTheSizesOfTheirNames compares the table with the names, which contain the bits of an element.
 func TestDTypesHaveTheSizesOfTheirNames(t *testing.T) {
 	t.Parallel()
 	bits := map[string]int{

@@ -8,7 +8,7 @@ import (
 
 const testRun = 0x0badcafe
 
-// TestNamesAreAsDocumented writes the names out, as docs/format.md says them.
+// TestNamesAreAsDocumented compares the names with those in docs/format.md.
 func TestNamesAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	tag := Tag{Attempt: 12, Run: testRun, Nonce: 3}
@@ -37,7 +37,7 @@ func TestOwnFile(t *testing.T) {
 	own := Tag{Attempt: 12, Run: testRun, Nonce: 3}
 	tests := []struct {
 		name    string
-		attempt int // -1: not ours
+		attempt int // -1 means that it is not ours
 	}{
 		{own.ShardName(0, 1), 12},
 		{own.ShardName(65535, 65536) + TmpSuffix, 12},
@@ -125,7 +125,7 @@ func TestForeignNamesAreNotOurs(t *testing.T) {
 	}
 }
 
-// TestNamesRoundTrip: what the writing functions give, the reading ones take back whole.
+// The functions that parse names return everything that the functions that write names were given.
 func TestNamesRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// good1 and good2 are the JSON of manifests before the checksum, written by hand.
+// good1 and good2 are manifests written by hand, up to the checksum.
 const good1 = `{
   "format": "ddpbatch checkpoint",
   "version": 1,
@@ -96,7 +96,7 @@ func TestVersion2IsRead(t *testing.T) {
 	}
 }
 
-// TestVersion1IsRead: a tensor becomes one piece, also an empty one, which the shard's header counts.
+// Every tensor of version 1 becomes one piece, even an empty one, since the shard's header counts that.
 func TestVersion1IsRead(t *testing.T) {
 	t.Parallel()
 	m, err := Parse(sealed(good1))
@@ -113,7 +113,7 @@ func TestVersion1IsRead(t *testing.T) {
 	}
 }
 
-// TestVersion1StaysReadable reads a manifest that was written once by the first program.
+// TestVersion1StaysReadable reads a manifest that the first program wrote.
 func TestVersion1StaysReadable(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "..", "testdata", "v1", "step-000000000007", Name))
@@ -131,7 +131,7 @@ func TestVersion1StaysReadable(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsArePassedOver: within a version they are passed over, in the manifest and in its records.
+// Unknown fields in a manifest and in the objects inside it are ignored if the version is known.
 func TestUnknownFieldsArePassedOver(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{good1, good2} {
@@ -146,8 +146,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 	}
 }
 
-// TestErrorsQuoteControlCharacters: what an error shows of a manifest does nothing to a terminal, C1 control characters
-// and changes of direction included.
+// Errors quote the text of a manifest so that it cannot control a terminal, not even with C1 control characters or changes of direction.
 func TestErrorsQuoteControlCharacters(t *testing.T) {
 	t.Parallel()
 	for key, value := range map[string]string{"format": `"ddpbatch checkpoint"`, "version": "2"} {
@@ -158,8 +157,7 @@ func TestErrorsQuoteControlCharacters(t *testing.T) {
 	}
 }
 
-// TestNewerVersionIsNotDamage: a newer version is never taken for damage, whatever else the manifest holds, and the error has both
-// versions.
+// A newer version is never taken for damage, whatever else the manifest contains, and the error names both versions.
 func TestNewerVersionIsNotDamage(t *testing.T) {
 	t.Parallel()
 	body := changed(t, good2, `"version": 2`, `"version": 12`)
@@ -169,7 +167,7 @@ func TestNewerVersionIsNotDamage(t *testing.T) {
 	if !ok || newer.Version != 12 || !strings.Contains(err.Error(), "version 12") || !strings.Contains(err.Error(), "up to 2") {
 		t.Errorf("error %v", err)
 	}
-	// Its keys are its own matter, and its null, and how much there is of what.
+	// A newer version may have any keys, null, and any number of entries.
 	for _, add := range []string{`"Notes": {"Author": "x", "": 1}, `, `"base2": null, `,
 		`"x": [` + strings.Repeat("1,", MaxTensors+MaxShards) + `1], `} {
 		_, err := Parse(sealed(changed(t, body, `"run": "r"`, add+`"run": "r"`)))
@@ -177,7 +175,7 @@ func TestNewerVersionIsNotDamage(t *testing.T) {
 			t.Errorf("with %.20s: error %v", add, err)
 		}
 	}
-	// What only looks like its version is not.
+	// A key that differs from "version" in case is not the version.
 	_, err = Parse(sealed(changed(t, good2, `"version": 2`, `"version": 2, "Version": 12`)))
 	if err == nil || errors.As(err, &newer) {
 		t.Errorf("version in another case: error %v", err)
@@ -211,7 +209,7 @@ func TestManifestCutShortIsRefused(t *testing.T) {
 
 type refusal struct{ name, old, new, want string }
 
-// refusedAlways are changes to either version.
+// refusedAlways are changes after which a manifest of either version is refused.
 var refusedAlways = []refusal{
 	{"another format", "ddpbatch checkpoint", "safetensors", "format"},
 	{"negative step", `"step": 7`, `"step": -7`, "step"},

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// goodRecord is the JSON of a record before its checksum, written by hand.
+// goodRecord is a record written by hand, up to the checksum.
 const goodRecord = `{
   "format": "ddpbatch attempt",
   "version": 2,
@@ -39,7 +39,7 @@ func TestRecordIsReadAndWritten(t *testing.T) {
 	}
 }
 
-// TestFormatDocumentShowsOurRecord compares the record of docs/format.md with the program's bytes.
+// TestFormatDocumentShowsOurRecord compares the record in docs/format.md with the bytes that the package writes.
 func TestFormatDocumentShowsOurRecord(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "format.md"))
@@ -131,10 +131,9 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSuperseded follows one run. Attempt 1 saves up to step 300. Attempt 2 goes on
-// from 200, since 300 was not committed when it looked; attempt 1 is a zombie now. Attempt 3
-// goes on from attempt 2's 400. Attempt 4 begins anew. In another one attempt 3 has gone on from
-// attempt 1's 300 before attempt 2, which was slow, says 200.
+// TestSuperseded follows one run. Attempt 1 saves up to step 300. Attempt 2 resumes from step 200, since step 300 was not committed when it
+// looked, and attempt 1 is a zombie from then on. Attempt 3 resumes from attempt 2's step 400. Attempt 4 begins anew. In another run,
+// attempt 3 resumes from attempt 1's step 300 before the slow attempt 2 records that it resumed from step 200.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
 	records := []Record{{Attempt: 3, ResumedStep: 400, ResumedFolder: StepFolder(400)}, {Attempt: 1, ResumedStep: -1},
@@ -148,7 +147,7 @@ func TestSuperseded(t *testing.T) {
 		records []Record
 		attempt int
 		step    int64
-		want    int // 0: not superseded
+		want    int // 0 means that the step is not superseded
 	}{
 		{"no records", nil, 1, 300, 0},
 		{"where attempt 2 began", records, 1, 200, 0},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestHostileManifestsAreCheap: 1 KiB costs less than 1 MiB, and the largest a bounded multiple.
+// A hostile manifest of 1 KiB costs at most 1 MiB, and one that is too large is refused before it is decoded.
 func TestHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts what the process allocates
 	head := `{"format":"ddpbatch checkpoint","version":2,`
 	list := func(item string, bytes int) string {
@@ -27,7 +27,7 @@ func TestHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts wha
 			t.Errorf("%.30s...: error %v, cost %d bytes", body, err, cost)
 		}
 	}
-	// More than any good manifest has is refused before it is decoded.
+	// A manifest with more keys than any good one has is refused before it is decoded.
 	var keys strings.Builder
 	for i := range 4*MaxValues + 1 {
 		fmt.Fprintf(&keys, `"%x":1,`, i)
@@ -41,7 +41,7 @@ func TestHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts wha
 	}
 }
 
-// TestScanCountsWhatWouldBeAllocated: what would be allocated is counted, what passes as raw text is not.
+// scan counts what decoding would allocate, and does not count what stays raw text.
 func TestScanCountsWhatWouldBeAllocated(t *testing.T) {
 	t.Parallel()
 	h, err := scan([]byte(`{"values": {"a": [[], {"B": 1}], "b": 2}, "metrics": {"c": 3}, "tensors": [{"pieces": [[], ` +
@@ -61,7 +61,7 @@ func TestScanCountsWhatWouldBeAllocated(t *testing.T) {
 	}
 }
 
-// TestErrorsQuoteShortly: text of any length, in every place from which an error quotes.
+// TestErrorsQuoteShortly puts a long text in every place that an error quotes. The error must stay short.
 func TestErrorsQuoteShortly(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("\x7f", 1<<16)
@@ -85,7 +85,7 @@ func TestErrorsQuoteShortly(t *testing.T) {
 		{"metric", `"n": 2`, `"n": ` + number, ""},
 	} {
 		_, err := Parse(sealed(changed(t, good2, test.old, test.new)))
-		if err == nil || len(err.Error()) > 600 { // 80 bytes as \x7f, or 240 of encoding/json's with those
+		if err == nil || len(err.Error()) > 600 { // 80 bytes quoted as \x7f each, or 240 bytes of an encoding/json error with such bytes
 			t.Errorf("%s: an error of %d bytes", test.name, len(fmt.Sprint(err)))
 		}
 	}
@@ -95,9 +95,9 @@ func TestErrorsQuoteShortly(t *testing.T) {
 	}
 }
 
-// TestLargeHostileManifestsAreCheap: none takes long, or much more memory than itself.
+// A large hostile manifest costs no more than 20 times its size in memory.
 func TestLargeHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts what the process allocates
-	const size = 1 << 20 // a 64th of what is allowed: the cost is in proportion
+	const size = 1 << 20 // a 64th of the allowed size; the cost is proportional to the size
 	list := func(item string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", size/(len(item)+1)), ",") + "]"
 	}
@@ -113,13 +113,13 @@ func TestLargeHostileManifestsAreCheap(t *testing.T) { // not parallel: it count
 	} {
 		data := sealed(`{"format":"ddpbatch checkpoint","version":2,` + body)
 		var err error
-		if cost := allocated(func() { _, err = Parse(data) }); err == nil || cost > 20*size { // freed as it goes, most of it
+		if cost := allocated(func() { _, err = Parse(data) }); err == nil || cost > 20*size { // most of it is freed during the parse
 			t.Errorf("%.30s...: error %v, cost %d times its size", body, err, cost/size)
 		}
 	}
 }
 
-// TestTooManyOfAKindAreRefused: one more of what has a limit than the limit.
+// A manifest with one entry more than a limit allows is refused.
 func TestTooManyOfAKindAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]func(*Manifest){

@@ -15,7 +15,7 @@ func benchSources() []Source {
 	return []Source{source("w", float32s, weights(1, benchBytes)), source("b", float32s, weights(2, 4096))}
 }
 
-// BenchmarkWrite encodes into nothing: what the disk must not wait for.
+// BenchmarkWrite encodes a shard and discards it. The disk should not have to wait for that.
 func BenchmarkWrite(b *testing.B) {
 	sources := benchSources()
 	for _, codec := range []string{"none", "auto"} {
@@ -63,7 +63,7 @@ func BenchmarkVerify(b *testing.B) {
 	benchReader(b, func(r *Reader, workers int) error { return r.Verify(context.Background(), workers) })
 }
 
-// BenchmarkOpen opens a shard of 4096 chunks: 1 GiB, if they were full.
+// BenchmarkOpen opens a shard of 4096 chunks, which would hold 1 GiB if they were full.
 func BenchmarkOpen(b *testing.B) {
 	sources := make([]Source, 4096)
 	for i := range sources {

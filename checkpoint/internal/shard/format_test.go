@@ -10,7 +10,7 @@ import (
 // hostileLimit is what a hostile file of 1 KiB may cost (issue D).
 const hostileLimit = 64 << 20
 
-// fuzzSources is a small shard with raw and compressed chunks and an empty piece.
+// fuzzSources returns the pieces of a small shard with raw and compressed chunks and an empty piece.
 func fuzzSources() []Source {
 	return []Source{
 		source("a", float32s, weights(1, 400)),
@@ -20,7 +20,7 @@ func fuzzSources() []Source {
 	}
 }
 
-// try reads a hostile file as far as it goes: as it is, and with its checksums made right.
+// try reads a hostile file as far as possible, first as it is and then with corrected checksums.
 func try(t *testing.T, file []byte) {
 	t.Helper()
 	sources := fuzzSources()
@@ -45,7 +45,7 @@ func try(t *testing.T, file []byte) {
 	}
 }
 
-// FuzzHeader: no first 64 bytes make Open panic, or allocate much.
+// FuzzHeader checks that no first 64 bytes make Open panic or allocate much.
 func FuzzHeader(f *testing.F) {
 	file, _ := write(f, fuzzSources(), WriteOptions{})
 	f.Add(file[:headerBytes])
@@ -57,7 +57,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzTable: no end of a file makes Open, Verify or Read panic or allocate much.
+// FuzzTable checks that no end of a file makes Open, Verify or Read panic or allocate much.
 func FuzzTable(f *testing.F) {
 	file, _ := write(f, fuzzSources(), WriteOptions{})
 	tail := 5*entryBytes + trailerBytes

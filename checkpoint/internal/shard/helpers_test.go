@@ -21,7 +21,7 @@ var (
 	testHeader  = Header{Version: Version, Step: 7, Shard: 1, Shards: 3}
 )
 
-// noise is n bytes that nothing compresses.
+// noise returns n bytes that no codec can compress.
 func noise(seed uint64, n int) []byte {
 	random, data := rand.NewPCG(seed, 1), make([]byte, n)
 	fill := data
@@ -34,7 +34,7 @@ func noise(seed uint64, n int) []byte {
 	return data
 }
 
-// weights is n bytes of float32 with noise in the mantissas and few exponents.
+// weights returns n bytes of float32 with noise in the mantissas and few exponents.
 func weights(seed uint64, n int) []byte {
 	data := noise(seed, n)
 	for i := 3; i < n; i += 4 {
@@ -47,7 +47,7 @@ func source(name string, layout chunk.Layout, data []byte) Source {
 	return Source{Piece: Piece{Name: name, Layout: layout, Length: int64(len(data))}, Data: data}
 }
 
-// mixture is pieces of all kinds: longer than chunks, shorter, empty, compressible and not.
+// mixture returns pieces of all kinds: longer than a chunk, shorter, empty, compressible and incompressible.
 func mixture() []Source {
 	return []Source{
 		source("long", float32s, weights(1, 9*chunkBytes+40)),
@@ -59,7 +59,7 @@ func mixture() []Source {
 	}
 }
 
-// write is the shard of sources, and what Write says of it.
+// write returns the shard of sources, and the Sum that Write returns.
 func write(t testing.TB, sources []Source, o WriteOptions) ([]byte, Sum) {
 	t.Helper()
 	var file bytes.Buffer
@@ -76,15 +76,15 @@ func open(t testing.TB, file []byte, sources []Source) *Reader {
 	return r
 }
 
-// tryOpen opens a file that claims to be the shard of sources, believing its own checksum.
+// tryOpen opens a file that claims to be the shard of sources. It expects the checksum that the file has.
 func tryOpen(file []byte, sources []Source) (*Reader, error) {
 	return Open(bytes.NewReader(file), int64(len(file)), testHeader, piecesOf(sources), crcOf(file))
 }
 
-// crcOf is computed by the standard library over all bytes.
+// crcOf computes the checksum of all bytes with the standard library.
 func crcOf(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// wantData reads every piece whole and compares it.
+// wantData reads every piece in full and compares it.
 func wantData(t testing.TB, r *Reader, sources []Source, workers int) {
 	t.Helper()
 	for i, s := range sources {
@@ -107,7 +107,7 @@ func wantDamage(t testing.TB, what string, err error) *Damage {
 	return damage
 }
 
-// reseal makes every checksum inside a shard right again, those of chunks too, as far as the lengths let it.
+// reseal returns a copy of a shard with every checksum corrected, including those of chunks, as far as the lengths allow.
 func reseal(file []byte) []byte {
 	b := slices.Clone(file)
 	if len(b) < headerBytes+trailerBytes {

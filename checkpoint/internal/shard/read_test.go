@@ -23,8 +23,8 @@ import (
 
 var codecs = map[string]chunk.Codec{"auto": chunk.Auto, "zstd": chunk.ZstdOnly, "none": chunk.None}
 
-// drawSources makes up to eight pieces of up to three and a half chunks, most of them small; some have bases, which are also
-// returned as a checkpoint of their own.
+// drawSources draws up to eight pieces of up to three and a half chunks, most of which are small. Some pieces have bases. It also returns
+// the bases as a shard of their own.
 func drawSources(t *rapid.T) (sources, bases []Source) {
 	for i := range rapid.IntRange(0, 8).Draw(t, "pieces") {
 		layout := chunk.Layout{
@@ -54,7 +54,7 @@ func drawSources(t *rapid.T) (sources, bases []Source) {
 	return sources, bases
 }
 
-// unloaded are sources whose bytes are not in memory, as far as Write knows.
+// unloaded returns the sources with readers instead of bytes, so that Write takes them for bytes that are not in memory.
 func unloaded(sources []Source) []Source {
 	list := slices.Clone(sources)
 	for i := range list {
@@ -63,7 +63,7 @@ func unloaded(sources []Source) []Source {
 	return list
 }
 
-// TestFailedSourceEndsTheWrite: what cannot be read ends the write, with the tensor and its chunk.
+// If a source cannot be read, Write ends with an error that names the tensor and the chunk.
 func TestFailedSourceEndsTheWrite(t *testing.T) {
 	t.Parallel()
 	for name, codec := range codecs {
@@ -79,8 +79,8 @@ func TestFailedSourceEndsTheWrite(t *testing.T) {
 	}
 }
 
-// TestPiecesReadBackWithEveryCodec writes pieces with every codec: any number of workers gives the same bytes, with the checksum that the
-// standard library finds, and they read as what was written.
+// TestPiecesReadBackWithEveryCodec writes pieces with every codec. Any number of workers must give the same bytes, with the checksum that
+// the standard library computes, and they must read back as what was written.
 func TestPiecesReadBackWithEveryCodec(t *testing.T) {
 	t.Parallel()
 	for name, codec := range codecs {
@@ -117,8 +117,8 @@ func TestPiecesReadBackWithEveryCodec(t *testing.T) {
 	}
 }
 
-// TestWorkersChangeNothing: chunks that stay raw, which the writer's own goroutine completes, between chunks that workers encode: the bytes
-// are those of one encoder that takes chunk after chunk.
+// TestWorkersChangeNothing mixes chunks that stay raw, which the writer's own goroutine completes, with chunks that workers encode. The
+// bytes must be those of one encoder that encodes chunk after chunk.
 func TestWorkersChangeNothing(t *testing.T) {
 	t.Parallel()
 	var sources []Source
@@ -145,7 +145,7 @@ func TestWorkersChangeNothing(t *testing.T) {
 	}
 }
 
-// TestReadGivesAnyPartOfAPiece reads any part of a piece, into memory whose neighbors must stay as they are.
+// TestReadGivesAnyPartOfAPiece reads random parts of pieces. The bytes around the destination must stay as they are.
 func TestReadGivesAnyPartOfAPiece(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
@@ -195,7 +195,7 @@ func TestManyGoroutinesShareAReader(t *testing.T) {
 	}
 }
 
-// TestManySmallPiecesReadBack has more pieces than a batch takes.
+// TestManySmallPiecesReadBack writes and reads more pieces than fit into a batch.
 func TestManySmallPiecesReadBack(t *testing.T) {
 	t.Parallel()
 	sources := make([]Source, 2*batchChunks+3)
@@ -208,7 +208,7 @@ func TestManySmallPiecesReadBack(t *testing.T) {
 	wantData(t, r, sources, 1)
 }
 
-// deltaOf is a shard whose chunks are differences from a base that differs in few bytes, and the base's.
+// deltaOf returns a shard whose chunks are differences from a base that differs in few bytes, and the shard of the base.
 func deltaOf(t *testing.T) (delta, base []Source, deltaFile, baseFile []byte) {
 	t.Helper()
 	base = []Source{source("w", float32s, weights(1, 3*chunkBytes)), source("v", float32s, weights(2, 400))}
@@ -267,8 +267,8 @@ func TestWrongBaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestDeltaOfAnotherBaseGivesNoData: the bytes that were XORed with are not those of the base's file, as after a bit flipped in
-// the memory of a host. Every stored byte is as it was written, and still nobody gets other data.
+// The delta was encoded with other bytes than those in the base's file, as happens after a bit flip in the memory of a host. Every stored
+// byte is as it was written, but Verify and Read still report the damage and do not return wrong data.
 func TestDeltaOfAnotherBaseGivesNoData(t *testing.T) {
 	t.Parallel()
 	delta, base, _, baseFile := deltaOf(t)
@@ -296,7 +296,7 @@ func mustFile(t *testing.T, sources []Source) []byte {
 	return file
 }
 
-// allocated is what f allocates in all. No other test may run beside it.
+// allocated returns how many bytes f allocates in all. No other test may run at the same time.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -305,7 +305,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestMemoryIsWhatTheDocumentationSays for writing and verifying 24 MiB, with up to 2 MiB for each encoder or decoder.
+// TestMemoryIsWhatTheDocumentationSays writes and verifies 24 MiB, with up to 2 MiB for each encoder or decoder.
 func TestMemoryIsWhatTheDocumentationSays(t *testing.T) {
 	sources := []Source{source("w", float32s, weights(1, 24<<20))}
 	file, _ := write(t, sources, WriteOptions{})
@@ -317,7 +317,7 @@ func TestMemoryIsWhatTheDocumentationSays(t *testing.T) {
 		do    func() error
 	}{
 		{"write auto", 9 << 20, func() error { return discard(sources, chunk.Auto) }},
-		{"write auto what stays raw", 1 << 16, func() error { return discard(incompressible, chunk.Auto) }}, // no worker, no buffer
+		{"write auto what stays raw", 1 << 16, func() error { return discard(incompressible, chunk.Auto) }}, // without worker and buffer
 		{"write none", 1 << 16, func() error { return discard(sources, chunk.None) }},
 		{"write auto what is not in memory", 15 << 20, func() error { return discard(unloaded(sources), chunk.Auto) }},
 		{"write none what is not in memory", 5 << 18, func() error { return discard(unloaded(sources), chunk.None) }},
@@ -337,8 +337,8 @@ func discard(sources []Source, c chunk.Codec) error {
 	return err
 }
 
-// TestSparseShardIsCheap opens files whose chunk tables of 1 GiB take no room on disk. The second table begins with 64 KiB of entries that
-// could be right.
+// TestSparseShardIsCheap opens sparse files whose chunk tables of 1 GiB do not take space on disk. The second table begins with 64 KiB of
+// entries that could be right.
 func TestSparseShardIsCheap(t *testing.T) {
 	const chunks = 1 << 26
 	pieces := []Piece{{Name: "w", Layout: bytesLayout, Length: chunks * chunkBytes}}

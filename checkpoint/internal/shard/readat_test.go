@@ -13,12 +13,12 @@ import (
 	"ddpbatch/checkpoint/internal/chunk"
 )
 
-// faulty is a file whose reads fail from number at on (the first is 0), or give few bytes at once.
+// faulty is a file whose reads fail after the first at reads, or return few bytes at a time.
 type faulty struct {
 	io.ReaderAt
 	at    int64
 	err   error
-	most  int // bytes a read; 0: all
+	most  int // bytes per read; 0 means all
 	reads atomic.Int64
 }
 
@@ -45,7 +45,7 @@ func readAll(f io.ReaderAt, sum Sum, sources []Source, workers int) error {
 	return r.Read(context.Background(), 0, 3, make([]byte, sources[0].Length-3), workers)
 }
 
-// TestFailedReadIsTheFilesError, at each read in turn, and says nothing about the bytes.
+// TestFailedReadIsTheFilesError makes each read fail in turn. The error must be the file's, and must not report damage.
 func TestFailedReadIsTheFilesError(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
@@ -83,7 +83,7 @@ type readNothing struct{}
 
 func (readNothing) ReadAt([]byte, int64) (int, error) { return 0, nil }
 
-// observed is a file that reports what is read of it.
+// observed is a file that calls onRead before each read.
 type observed struct {
 	io.ReaderAt
 	onRead func(p []byte, offset int64)
@@ -94,8 +94,7 @@ func (o observed) ReadAt(p []byte, offset int64) (int, error) {
 	return o.ReaderAt.ReadAt(p, offset)
 }
 
-// TestReadTouchesOnlyItsChunks: what is raw and wanted whole is read straight to where it goes; of the rest only chunks that
-// overlap are read.
+// Read reads raw chunks that are wanted in full directly into the destination. Of the rest it reads only the chunks that overlap the range.
 func TestReadTouchesOnlyItsChunks(t *testing.T) {
 	t.Parallel()
 	sources := []Source{source("w", bytesLayout, noise(1, 9*chunkBytes))}
@@ -117,7 +116,7 @@ func TestReadTouchesOnlyItsChunks(t *testing.T) {
 	}
 }
 
-// cancelling cancels at its second read of chunks.
+// cancelling is a file that cancels a context at its second read.
 type cancelling struct {
 	io.ReaderAt
 	cancel context.CancelFunc

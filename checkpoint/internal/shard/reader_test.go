@@ -14,8 +14,8 @@ import (
 	"ddpbatch/checkpoint/internal/chunk"
 )
 
-// TestBadShardIsRefused changes one thing in a shard and makes every checksum right again, the manifest's too: only what
-// the bytes mean can give it away.
+// TestBadShardIsRefused changes one thing in a shard and corrects every checksum, including the manifest's, so only the meaning of the
+// bytes can show the change.
 func TestBadShardIsRefused(t *testing.T) {
 	t.Parallel()
 	le := binary.LittleEndian
@@ -86,7 +86,7 @@ func TestNewerVersionIsNotDamage(t *testing.T) {
 	}
 }
 
-// TestPiecesThatNoShardHoldsAreRefused before anything is allocated for them.
+// Pieces that no shard can hold are refused before anything is allocated for them.
 func TestPiecesThatNoShardHoldsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]Piece{
@@ -103,7 +103,7 @@ func TestPiecesThatNoShardHoldsAreRefused(t *testing.T) {
 	}
 }
 
-// TestChunkThatDoesNotDecodeIsRefused though its checksum is right.
+// A chunk that does not decode is refused even if its checksum is right.
 func TestChunkThatDoesNotDecodeIsRefused(t *testing.T) {
 	t.Parallel()
 	sources := []Source{source("zeros", bytesLayout, make([]byte, 3*chunkBytes))}
@@ -123,7 +123,7 @@ func TestChunkThatDoesNotDecodeIsRefused(t *testing.T) {
 	must(t, r.Read(t.Context(), 0, 0, make([]byte, chunkBytes), 1))
 }
 
-// What is in the golden shard of version 1, from its manifest and from checkpoint's tests.
+// These describe the golden shard of version 1. They come from its manifest and from the tests of package checkpoint.
 var (
 	goldenPath    = "../../testdata/v1/step-000000000007/shard-00000-of-00001.2-426b212b-00000001.ddpt"
 	goldenHeader  = Header{Version: 1, Step: 7, Shard: 0, Shards: 1}
@@ -157,11 +157,11 @@ func TestVersion1StaysReadable(t *testing.T) {
 	}
 }
 
-// TestVersion1RefusesWhatCameLater: in version 1 chunks are raw or zstd.
+// In version 1, chunks are raw or zstd, and Open refuses later methods.
 func TestVersion1RefusesWhatCameLater(t *testing.T) {
 	t.Parallel()
 	file := goldenFile(t)
-	method := len(file) - trailerBytes - 2*entryBytes + 12 // of zeros
+	method := len(file) - trailerBytes - 2*entryBytes + 12 // the method byte of the chunk of zeros
 	for _, m := range []chunk.Method{chunk.Planes, chunk.Delta | chunk.Zstd, chunk.Delta | chunk.Planes} {
 		b := bytes.Clone(file)
 		b[method] = byte(m)
@@ -173,7 +173,7 @@ func TestVersion1RefusesWhatCameLater(t *testing.T) {
 	}
 }
 
-// TestOpenFindsEveryBitFlip: Open finds every flipped bit outside the chunks, without reading one.
+// Open detects every flipped bit outside the chunks without reading a chunk.
 func TestOpenFindsEveryBitFlip(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
@@ -182,7 +182,7 @@ func TestOpenFindsEveryBitFlip(t *testing.T) {
 	table := len(file) - trailerBytes - chunks*entryBytes
 	for i := range file {
 		if i == headerBytes {
-			clear(file[headerBytes:table]) // Open must not look
+			clear(file[headerBytes:table]) // Open must not read this
 		}
 		if headerBytes <= i && i < table {
 			continue
@@ -198,7 +198,7 @@ func TestOpenFindsEveryBitFlip(t *testing.T) {
 	must(t, err)
 }
 
-// TestVerifyFindsBitFlipsInData: Verify finds 2,000 random ones, each alone, and names the piece.
+// TestVerifyFindsBitFlipsInData flips 2,000 random bits, one at a time. Verify must detect each flip and name the piece.
 func TestVerifyFindsBitFlipsInData(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -225,7 +225,7 @@ func TestVerifyFindsBitFlipsInData(t *testing.T) {
 	}
 }
 
-// TestOpenFindsEveryTruncation: a file that ends anywhere is found out by Open, whether the caller knows its true size or not.
+// Open detects a truncation at any byte, whether the caller passes the truncated size or the original one.
 func TestOpenFindsEveryTruncation(t *testing.T) {
 	t.Parallel()
 	sources := mixture()[3:]
@@ -239,7 +239,7 @@ func TestOpenFindsEveryTruncation(t *testing.T) {
 	}
 }
 
-// TestShrunkFileBlamesTheCutChunk, in each way of reading.
+// Each way of reading a file that has shrunk names the chunk that was cut.
 func TestShrunkFileBlamesTheCutChunk(t *testing.T) {
 	t.Parallel()
 	sources := []Source{source("w", bytesLayout, noise(1, 6*chunkBytes))}
@@ -285,7 +285,7 @@ func TestShardOfAnotherManifestIsRefused(t *testing.T) {
 	}
 }
 
-// TestPlaneStatsAddUpToTheStoredBytes holds the planes of every piece against the stored bytes of the table.
+// TestPlaneStatsAddUpToTheStoredBytes compares the sizes of the planes with the stored bytes in the table.
 func TestPlaneStatsAddUpToTheStoredBytes(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
@@ -295,7 +295,7 @@ func TestPlaneStatsAddUpToTheStoredBytes(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		r        *Reader
-		overhead int64 // of a chunk with planes of float32: four entries, and a checksum if it is a difference
+		overhead int64 // of a float32 chunk with planes: four entries, and a checksum if it is a difference
 		planes   bool
 	}{
 		{"full", open(t, full, sources), 16, true},
@@ -319,7 +319,7 @@ func TestPlaneStatsAddUpToTheStoredBytes(t *testing.T) {
 			t.Errorf("%s: planes of %d bytes, want %d: %v", test.name, sum, want, got[0])
 		}
 	}
-	// Of weights the exponents are coded, and the mantissas are noise.
+	// The exponents of weights are coded, and the mantissas are stored raw because they are noise.
 	got, err := open(t, full, sources).PlaneStats(t.Context())
 	must(t, err)
 	if got[0][chunk.PlaneRaw] < 6*chunkBytes || got[0][chunk.PlaneHuff0]+got[0][chunk.PlaneZstd]+got[0][chunk.PlaneConstant] == 0 {
@@ -340,7 +340,7 @@ func TestPlaneStatsSaysWhyItFails(t *testing.T) {
 	if _, err := r.PlaneStats(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	file[r.chunks[1].offset] = 4 // a codec that there is not
+	file[r.chunks[1].offset] = 4 // a codec that does not exist
 	_, err := r.PlaneStats(t.Context())
 	if damage := wantDamage(t, "codec 4", err); damage.Name != "long" {
 		t.Errorf("codec 4: %v", err)

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/checkpoint/internal/chunk"
 )
 
-// worked is docs/format.md's first shard, with version 2 in it. Its checksums were computed by hand from
-// RFC 3720's definition, bit by bit, not by this program.
+// worked is the first shard in docs/format.md, with version 2 in it. Its checksums were computed by hand, bit by bit, from the definition
+// in RFC 3720, not by this program.
 const worked = `
 89 44 44 50 0d 0a 1a 0a  02 00 00 00  40 00 00 00
 07 00 00 00 00 00 00 00  01 00 00 00  03 00 00 00
@@ -47,7 +47,7 @@ type recorder [][]byte
 
 func (r *recorder) Write(p []byte) (int, error) { *r = append(*r, p); return len(p), nil }
 
-// TestRawIsWrittenFromWhereItLies: chunks that are stored raw reach w without a copy, neighbors together, up to 1 MiB.
+// Write passes chunks that are stored raw to w without copying them, adjacent chunks together, up to 1 MiB at a time.
 func TestRawIsWrittenFromWhereItLies(t *testing.T) {
 	t.Parallel()
 	data := noise(1, 10*chunkBytes)
@@ -68,7 +68,7 @@ func TestRawIsWrittenFromWhereItLies(t *testing.T) {
 	}
 }
 
-// TestSmallChunksAreGathered: a thousand scalars are one write.
+// A thousand scalars are written in one write.
 func TestSmallChunksAreGathered(t *testing.T) {
 	t.Parallel()
 	sources := make([]Source, 1000)
@@ -88,7 +88,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestFailedWriterEndsTheWrite at each of its writes in turn: with an error, and with a short write that has none.
+// TestFailedWriterEndsTheWrite makes each write fail in turn, once with an error and once with a short write without an error.
 func TestFailedWriterEndsTheWrite(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
@@ -126,7 +126,7 @@ func TestFailedWriterEndsTheWrite(t *testing.T) {
 	}
 }
 
-// TestWriteEndsWithItsContext before and in each of its writes.
+// TestWriteEndsWithItsContext cancels the context in each of the first writes.
 func TestWriteEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
@@ -151,7 +151,7 @@ func TestWriteEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestWriteRefusesMisuse: arguments that do not fit each other are the caller's fault.
+// Write refuses arguments that do not fit each other.
 func TestWriteRefusesMisuse(t *testing.T) {
 	t.Parallel()
 	good := source("w", float32s, weights(1, 8))
