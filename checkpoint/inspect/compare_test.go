@@ -39,7 +39,7 @@ func TestDifferingElements(t *testing.T) {
 		x, y              []byte
 		t                 Tolerance
 		differ, nonFinite int64
-		abs, rel          float64 // none: no such number
+		abs, rel          float64 // none means that there is no such number
 	}{
 		"equal":                 {"float32", floats32(1, nan), floats32(1, nan), Tolerance{}, 0, 0, none, none},
 		"a sign of zero":        {"float32", floats32(0), floats32(float32(math.Copysign(0, -1))), Tolerance{}, 1, 0, 0, none},

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Each tensor of an export has a file of its own, with a name that leads nowhere else.
+// Each tensor of an export has a file of its own, whose name cannot lead out of the folder.
 func TestArrayFile(t *testing.T) {
 	for name, want := range map[string]string{
 		"0.weight": "0.weight.npy", "../x": "%2E.%2Fx.npy", "": ".npy", "a%b": "a%25b.npy", "\x00\u00e9": "%00%C3%A9.npy",

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// An import holds little of the file at a time, however large that is. No other test may run beside it.
+// An import holds only a small part of the file in memory, however large the file is. No other test may run at the same time.
 func TestImportHoldsLittleInMemory(t *testing.T) {
 	const size, limit = 160 << 20, 48 << 20
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func TestImportHoldsLittleInMemory(t *testing.T) {
 	if err := os.WriteFile(file, head, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(file, int64(len(head))+size); err != nil { // zeros, which take no room
+	if err := os.Truncate(file, int64(len(head))+size); err != nil { // the zeros are sparse and do not take space
 		t.Fatal(err)
 	}
 	f := Finder{From: text.Dir(dir), Log: slog.New(slog.DiscardHandler)}
@@ -53,7 +53,7 @@ func TestImportHoldsLittleInMemory(t *testing.T) {
 	}
 }
 
-// A file that is written to in place while it is imported makes no checkpoint; one that is replaced is read as it was.
+// If a file is overwritten in place during an import, no checkpoint is made. If it is replaced, the import reads the old file.
 func TestImportRefusesAFileThatChanges(t *testing.T) {
 	t.Parallel()
 	const header = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// A run that is alive removes checkpoints between the list and the look: those are left out. One that has only lost a shard is not.
+// Verify leaves out checkpoints that a live run removes after they were listed. It does not leave out one that has only lost a shard.
 func TestVerifyLeavesOutWhatIsRemoved(t *testing.T) {
 	dir, err := checkpoint.Open(filepath.Join(t.TempDir(), "checkpoints"), checkpoint.Options{Run: "x", Attempt: 1})
 	if err != nil {
@@ -34,7 +34,7 @@ func TestVerifyLeavesOutWhatIsRemoved(t *testing.T) {
 		})
 		return ok, errors.Join(append(failed, err)...)
 	}
-	// as a removal that has begun, and one that is over
+	// The removal of step 0 has begun, and that of step 1 is finished.
 	manifest := filepath.Join(infos[0].Path, "MANIFEST.json")
 	if err := errors.Join(os.Rename(manifest, filepath.Join(infos[0].Path, "MANIFEST.deleting")), os.RemoveAll(infos[1].Path)); err != nil {
 		t.Fatal(err)
