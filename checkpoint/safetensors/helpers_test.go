@@ -14,12 +14,12 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// file is a file with a header and data, without a check.
+// file returns a file with a header and data, and does not check them.
 func file(header string, data ...byte) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), data...)
 }
 
-// put writes bytes to a file of their own.
+// put writes bytes to a new file and returns its path.
 func put(t testing.TB, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.safetensors")
@@ -46,7 +46,7 @@ func readAll(data []byte) ([]checkpoint.Tensor, Metadata, error) {
 	return tensors, f.Metadata(), nil
 }
 
-// written is what Write puts into a file.
+// written returns the bytes that Write writes to a file.
 func written(t testing.TB, tensors []checkpoint.Tensor, metadata Metadata) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.safetensors")
@@ -60,7 +60,7 @@ func written(t testing.TB, tensors []checkpoint.Tensor, metadata Metadata) []byt
 	return data
 }
 
-// python runs testdata/layout.py; it skips the test where there is no Python.
+// python runs testdata/layout.py, or skips the test if Python is missing.
 func python(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("python3")
@@ -78,7 +78,7 @@ func python(t testing.TB, input string, args ...string) string {
 	return out.String()
 }
 
-// sameTensors holds two lists of tensors against each other.
+// sameTensors compares two lists of tensors.
 func sameTensors(got, want []checkpoint.Tensor) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d tensors, want %d", len(got), len(want))
@@ -92,5 +92,5 @@ func sameTensors(got, want []checkpoint.Tensor) error {
 	return nil
 }
 
-// never is a tensor whose data fails to come.
+// never returns the Data of a Source that fails with err.
 func never(err error) func(io.Writer) error { return func(io.Writer) error { return err } }

@@ -20,12 +20,12 @@ const fine = `{"test":{"dtype":"I32","shape":[2,2],"data_offsets":[0,16]}}`
 
 var sixteen = make([]byte, 16)
 
-// entryOf is a header of one tensor of bytes.
+// entryOf returns a header with one tensor, named w.
 func entryOf(dtype, shape, offsets string) string {
 	return fmt.Sprintf(`{"w":{"dtype":%q,"shape":%s,"data_offsets":%s}}`, dtype, shape, offsets)
 }
 
-// What the format's own reader takes; names with test_ are those of its tests.
+// TestOpenReadsValidFiles opens files that the format's own reader accepts. Names that begin with test_ are those of its tests.
 func TestOpenReadsValidFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		file []byte
@@ -193,7 +193,7 @@ func TestOpenRefusesInvalidFiles(t *testing.T) {
 	}
 }
 
-// fields are so many metadata, all different.
+// fields returns n fields of metadata with different keys.
 func fields(n int) string {
 	var all strings.Builder
 	for i := range n {
@@ -202,7 +202,7 @@ func fields(n int) string {
 	return all.String()[1:]
 }
 
-// As many metadata as there may be are read, and written.
+// The largest allowed number of metadata fields can be read and written, and one more cannot.
 func TestMostMetadataIsReadAndWritten(t *testing.T) {
 	_, metadata, err := readAll(file(`{"__metadata__":{` + fields(1<<16) + `}}`))
 	if err != nil || len(metadata) != 1<<16 {
@@ -224,7 +224,7 @@ func TestOpenRefusesOtherThanFiles(t *testing.T) {
 	}
 }
 
-// Types that a checkpoint does not have are listed, and refused by name where the tensors are asked for.
+// Open lists tensors of types that a checkpoint does not have, and ReadFile refuses them by name.
 func TestUnknownTypesAreListedAndRefused(t *testing.T) {
 	for _, which := range dtypes {
 		if which.ours != "" {
@@ -267,7 +267,7 @@ func TestReadGivesPartOfATensor(t *testing.T) {
 	f.Read(b, 2, dst)
 }
 
-// A file that another process cuts short while it is read is an error that says so, and not one of its format.
+// If another process cuts a file short while it is read, the error says so, and does not say that the format is invalid.
 func TestFileThatShrinksIsAnError(t *testing.T) {
 	path := put(t, file(fine, sixteen...))
 	f, err := Open(path)
@@ -284,7 +284,7 @@ func TestFileThatShrinksIsAnError(t *testing.T) {
 	}
 }
 
-// A file that is written to while it is read may be of two states.
+// A file that is changed while it is read is an error, since what was read may be of two states.
 func TestFileThatIsRewrittenIsAnError(t *testing.T) {
 	path := put(t, file(fine, sixteen...))
 	f, err := Open(path)
@@ -304,7 +304,7 @@ func TestFileThatIsRewrittenIsAnError(t *testing.T) {
 	}
 }
 
-// 1 KiB of anything costs less than 64 MiB.
+// Reading a hostile file of about 1 KiB of data allocates at most 64 MiB.
 func TestHostileKilobyteIsCheap(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"a sparse header": append(binary.LittleEndian.AppendUint64(nil, 99_000_000), '{'),
@@ -335,7 +335,8 @@ func TestHostileKilobyteIsCheap(t *testing.T) {
 // hostileLimit is what a hostile file of 1 KiB may cost (issue D).
 const hostileLimit = 64 << 20
 
-// FuzzSafetensors: no file may panic, allocate much or give more bytes than it has, and what is read and written again reads the same.
+// FuzzSafetensors checks that no file makes the reader panic, allocate much or return more bytes than the file has, and that tensors that
+// are read and written again read back the same.
 func FuzzSafetensors(f *testing.F) {
 	f.Add(file(`{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 1, 2, 3, 4))
 	f.Add(file(`{"__metadata__":{"a":"b"},"\u0041":{"dtype":"BF16","shape":[2,0],"data_offsets":[0,0]}}`))
@@ -356,7 +357,7 @@ func FuzzSafetensors(f *testing.F) {
 		for _, tensor := range tensors {
 			total += len(tensor.Data)
 			if tensor.DType == "" || tensor.Name == metadataKey {
-				return // not ours to write
+				return // Write cannot write this tensor
 			}
 			sources = append(sources, Source{Name: tensor.Name, DType: tensor.DType, Shape: tensor.Shape})
 		}

@@ -18,7 +18,8 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// The bytes in the format's own tests (test_serialization, test_empty, test_serialization_forced_alignement of safetensors/src/tensor.rs).
+// TestWriteGivesUpstreamsBytes compares with the bytes in the format's own tests (test_serialization, test_empty and
+// test_serialization_forced_alignement of safetensors/src/tensor.rs).
 func TestWriteGivesUpstreamsBytes(t *testing.T) {
 	attn := []float32{0, 1, 2, 3, 4, 5}
 	data := "\x00\x00\x00\x00\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\x40\x00\x00\x80\x40\x00\x00\xa0\x40"
@@ -53,13 +54,13 @@ func TestWriteGivesUpstreamsBytes(t *testing.T) {
 	}
 }
 
-// names that JSON must escape, or might be tempted to.
+// names are names that JSON must escape, or that an encoder might escape without need.
 var names = []string{
 	"w", "layer.0.weight", `quote " and \ and /`, "\b\t\n\v\f\r\x01\x1f\x7f", "<&>", "\u00e9\u2028\U0001f600", "\u0104", "\U00010000", "",
 }
 
-// Every type, in an order that is not the file's, with names that need escapes:
-// the bytes are those of the second implementation, and each reads the other's.
+// TestWriteIsByteExact writes every type, in another order than that of the file, with names that need escapes. The bytes must be those of
+// the second implementation, and each implementation must read the other's file.
 func TestWriteIsByteExact(t *testing.T) {
 	type job struct {
 		Metadata [][2]string `json:"metadata"`
@@ -125,7 +126,7 @@ func TestWriteIsByteExact(t *testing.T) {
 	}
 }
 
-// What was written comes back, and written again gives the same bytes.
+// A written file reads back as what was written, and what was read is written as the same bytes.
 func TestWrittenFileReadsBack(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -200,7 +201,7 @@ func TestWriteRefusesBadTensors(t *testing.T) {
 	}
 }
 
-// Neither a tensor that fails nor a canceled context changes what was there.
+// Neither a tensor that fails nor a canceled context changes the existing file.
 func TestFailedWriteChangesNothing(t *testing.T) {
 	path := put(t, []byte("before"))
 	broken := errors.New("broken")
