@@ -21,7 +21,7 @@ import (
 // python is the interpreter of Debian's python3-numpy.
 const python = "/usr/bin/python3"
 
-// numpy runs a script with NumPy; it skips the test where there is none.
+// numpy runs a script with NumPy, or skips the test if NumPy is missing.
 func numpy(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import numpy").CombinedOutput(); err != nil {
@@ -38,7 +38,7 @@ func numpy(t *testing.T, script string, args ...string) string {
 
 var shapes = [][]int{{}, {1}, {5}, {0}, {2, 3}, {0, 4}, {2, 1, 3}, {1234567, 0}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 2}}
 
-// pattern is a tensor with all kinds of bits.
+// pattern returns a tensor with all kinds of bits.
 func pattern(t *testing.T, dtype string, shape []int) checkpoint.Tensor {
 	t.Helper()
 	size, err := byteSize(dtype, shape)
@@ -64,7 +64,7 @@ func saved(t *testing.T, tensor checkpoint.Tensor) []byte {
 	return out.Bytes()
 }
 
-// NumPy loads every type and shape as that array, and saves it again as the same bytes.
+// NumPy loads a file of every type and shape as the right array, and saves that array as the same bytes.
 func TestNumPySavesTheSameBytes(t *testing.T) {
 	dir := t.TempDir()
 	type want struct {
@@ -112,7 +112,7 @@ for job in json.load(open(sys.argv[1])):
 `, jobs)
 }
 
-// bfloat16 becomes float32 exactly, for each of its values, in pieces that cross the buffer.
+// Every bfloat16 becomes exactly the same value in float32. The data is longer than the buffer.
 func TestBfloat16BecomesFloat32Exactly(t *testing.T) {
 	data := make([]byte, 0, 2<<16)
 	for v := range 1 << 16 {
@@ -135,7 +135,7 @@ func TestBfloat16BecomesFloat32Exactly(t *testing.T) {
 	}
 }
 
-// A header that is too long for version 1.0 is of version 2.0; the limit is that of its two bytes.
+// A header that is too long for version 1.0, whose length field has two bytes, is of version 2.0.
 func TestLongHeaderIsOfVersion2(t *testing.T) {
 	for n, version := range map[int]byte{1: 1, 65000: 1, 65536 - 64 - 10: 1, 65536: 2, 70000: 2} {
 		header := wrap(strings.Repeat("x", n))
