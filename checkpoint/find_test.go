@@ -20,7 +20,7 @@ func TestFindForResumeSetsDamageAside(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		spoil   func(t *testing.T, m *vfstest.Mem, manifestPath, shardPath string)
-		o       Options // FS is set here; Run is "r" where it is empty
+		o       Options // FS is set below, and Run is "r" if it is empty
 		heals   bool    // the files are good again when they are read a second time
 		fault   func(op vfstest.Op) error
 		renamed bool

@@ -138,7 +138,7 @@ func TestCrashAfterEveryOperationLosesNothing(t *testing.T) { // without the rac
 					t.Fatalf("crash after operation %d, %d %% kept, seed %d, next attempt: %v", k, percent, seed, err)
 				}
 				if percent == 0 {
-					break // nothing is random
+					break // every seed gives the same then
 				}
 			}
 		}

@@ -349,7 +349,7 @@ func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 	}
 }
 
-// beside is a file system that calls made after it has made a folder.
+// beside is a file system whose Mkdir calls the function made after it has made a folder.
 type beside struct {
 	vfs.FS
 	made func(path string)

@@ -29,7 +29,7 @@ type keptFolder struct {
 type kept struct {
 	step    int64
 	attempt int
-	base    int64 // -1: full
+	base    int64 // -1 means a full checkpoint
 	pinned  bool
 }
 

@@ -15,7 +15,7 @@ func TestLastSaved(t *testing.T) {
 	at := func(hour int) time.Time { return time.Date(2026, 11, 27, hour, 0, 0, 0, time.UTC) }
 	for name, test := range map[string]struct {
 		files   map[string]int // hour of the last change by path; a path that ends with a slash is a folder
-		want    int            // 0: nothing was saved
+		want    int            // 0 means that nothing was saved
 		foreign string
 	}{
 		"no folder":   {},

@@ -153,7 +153,7 @@ func TestRunThatLostAllDoesNotBeginAnew(t *testing.T) {
 	look(m, 3, ErrCorrupt, aside)
 	broken := find(t, m, testPath+"/"+manifest.StepFolder(100)+".broken", manifest.Name)
 	data := vfstest.Read(t, m, broken)
-	vfstest.Put(t, m, broken, flip(data, 99)) // the shard's name still says whose it is
+	vfstest.Put(t, m, broken, flip(data, 99)) // the shard's name still shows which run it is of
 	look(m, 3, ErrCorrupt, aside)
 	begin(t, attempt(t, m, 3, Policy{}), -1)
 	look(m, 4, ErrNone, "")
@@ -188,7 +188,7 @@ func TestOthersLeftoversStopNoBegin(t *testing.T) {
 	rejected(t, m, openDir(t, Options{FS: m, Run: "a", Attempt: 2}), 100)
 	wantErr(t, "beside what another run has set aside", b(m), ErrNone)
 	aside := find(t, m, testPath+"/"+manifest.StepFolder(100)+".broken", manifest.Name)
-	must(t, m.Remove(aside)) // the shard's name still says whose it is
+	must(t, m.Remove(aside)) // the shard's name still shows which run it is of
 	wantErr(t, "the same less its manifest", b(m), ErrNone)
 
 	m = vfstest.New(t)

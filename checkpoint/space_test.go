@@ -9,8 +9,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// The space that Room asks for is that of the checkpoints that the policy keeps and of one more, less that of the existing ones which the
-// policy will remove.
+// The space that Room asks for is that of the checkpoints that the policy keeps and of one more, minus that of the existing
+// ones that the policy will remove.
 func TestRoomIsWhatThePolicyKeeps(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -103,7 +103,7 @@ func TestCrashOfOneRankLosesNothing(t *testing.T) { // also without the race det
 									victim, k, percent, seed, after.acknowledged, err, strings.Join(tree(survivors, "/"), "\n"))
 							}
 							if percent == 0 {
-								break // nothing is random
+								break // every seed gives the same then
 							}
 						}
 					}

@@ -160,7 +160,7 @@ func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	mustAll(t, trial{world: 6, attempt: 4, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(2)))
 }
 
-// If a rank cannot read a staged shard back from the node's disk, the save fails on all ranks if it is the newest. If there is a newer one,
+// One rank cannot read a staged shard back from its node's disk. The save fails on all ranks if it is the newest. If there is a newer one,
 // that takes its place, and no rank gets an error.
 func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Compare refuses a file that was changed while it was read, since nobody knows which state was compared. An unchanged file equals itself.
+// Compare refuses a file that was changed while it was read, since it is unknown which state was compared. An unchanged file equals itself.
 func TestDiffRefusesAFileThatChanges(t *testing.T) {
 	t.Parallel()
 	const header = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`
