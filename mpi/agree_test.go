@@ -15,7 +15,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// errOwn is rank r's error in the tests of agreement: of class fs.ErrExist, and on odd ranks of fs.ErrClosed, too.
+// errOwn returns the error of a rank in the tests of Agree. Its class is fs.ErrExist, and on odd ranks also fs.ErrClosed.
 func errOwn(rank int) error {
 	if rank%2 == 1 {
 		return fmt.Errorf("read %d: %w: %w", rank, fs.ErrClosed, fs.ErrExist)
@@ -23,7 +23,8 @@ func errOwn(rank int) error {
 	return fmt.Errorf("read %d: %w", rank, fs.ErrExist)
 }
 
-// All ranks return nil, or all an error: each its own, and the others the first rank's, with its number, its text and its first class.
+// If ranks fail, each of them gets its own error. The others get that of the first failing rank, with its number, its text and its first
+// class. If no rank fails, all get nil.
 func TestAgree(t *testing.T) {
 	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
 		last := c.Size() - 1
@@ -45,7 +46,8 @@ func TestAgree(t *testing.T) {
 	})
 }
 
-// agreed is an error unless err is what a rank must get whose own error is own: one of class, and not of another.
+// agreed checks err, which Agree returned on a rank whose own error is own. A rank without an error of its own must get that of the first
+// of the failing ranks, and errors.Is must match it with class but not with other.
 func agreed(err, own error, failing []int, class, other error) error {
 	remote, ok := errors.AsType[*RemoteError](err)
 	switch {
@@ -65,14 +67,14 @@ func agreed(err, own error, failing []int, class, other error) error {
 	return nil
 }
 
-// An error without a class has none on other ranks. An error from another group becomes that of the rank that passes it on. A long text is
-// cut.
+// An error without a class matches none on the other ranks. An error from another group becomes one of the rank that passes it on. A long
+// text is cut.
 func TestAgreeOnWhatIsKept(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	for name, tt := range map[string]struct {
 		err  error
 		want string
-		is   error // nil: nothing
+		is   error // nil: no class
 	}{
 		"no class":          {io.ErrUnexpectedEOF, "rank 1: unexpected EOF", nil},
 		"another group's":   {fmt.Errorf("build: %w", remoteOf(t, fs.ErrExist)), "rank 1: build: rank 0: file already exists", fs.ErrExist},
@@ -101,7 +103,7 @@ func TestAgreeOnWhatIsKept(t *testing.T) {
 	}
 }
 
-// remoteOf is an error of rank 0 as rank 1 of another group gets it.
+// remoteOf returns the error that rank 1 of another group gets if its rank 0 fails with err.
 func remoteOf(t *testing.T, err error) error {
 	w := newWorldOn(t, "local", 2, nil)
 	return testkit.Each(2, func(rank int) error {
@@ -113,7 +115,7 @@ func remoteOf(t *testing.T, err error) error {
 	})[1]
 }
 
-// Every rank gets the root's value, or its error; the function runs there alone.
+// Every rank gets the root's value or its error. The function runs only on the root.
 func TestFromRoot(t *testing.T) {
 	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
 		for root := range c.Size() {
@@ -130,7 +132,7 @@ func TestFromRoot(t *testing.T) {
 			if c.Rank() != root && n != 0 {
 				return fmt.Errorf("rank %d got %d beside the error", c.Rank(), n)
 			}
-			if _, err := FromRoot(ctx, c, root, func() (float64, error) { return math.NaN(), nil }); err == nil { // JSON has none
+			if _, err := FromRoot(ctx, c, root, func() (float64, error) { return math.NaN(), nil }); err == nil { // JSON cannot encode NaN
 				return fmt.Errorf("rank %d got a value that cannot be encoded", c.Rank())
 			}
 		}
@@ -138,7 +140,8 @@ func TestFromRoot(t *testing.T) {
 	})
 }
 
-// A rank whose process is lost, or whose context has ended, is an error of all that are left, and what went wrong before is in it.
+// If a process is lost or a rank's context has ended, the remaining ranks get an error. The error of a rank that has failed itself includes
+// its own error.
 func TestLostRankIsAnErrorOfAgree(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *Comm, own error) error{
 		"Agree": func(ctx context.Context, c *Comm, own error) error { return Agree(ctx, c, own) },
@@ -159,7 +162,7 @@ func TestLostRankIsAnErrorOfAgree(t *testing.T) {
 						network.Kill(2)
 						return nil
 					}
-					for { // a root need not notice at the first
+					for { // a root may not notice the loss in its first call
 						if err := call(t.Context(), w[rank], map[int]error{0: own}[rank]); rank != 0 || w[0].Err() != nil {
 							return err
 						}

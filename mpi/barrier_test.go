@@ -26,12 +26,13 @@ func TestMonitoredBarrier(t *testing.T) {
 	})
 }
 
-// torch's monitored_barrier: all ranks that are missing are named, in order, to all others, and not too early.
+// All present ranks get an error that names all missing ranks in order, and not before the time-out. This is torch's monitored_barrier.
 func TestMonitoredBarrierNamesTheAbsent(t *testing.T) {
 	for _, over := range transports {
 		for _, missing := range [][]int{{1}, {3, 5}, {1, 2, 3, 4, 5}} {
 			t.Run(over, func(t *testing.T) {
-				// On a busy machine a rank that is there may not be heard of so soon, and is named, too: with more time it is not.
+				// On a busy machine rank 0 may not hear from a present rank in time, and then names it as well. A longer time-out avoids
+				// that.
 				for timeout := 300 * time.Millisecond; !namesTheAbsent(t, over, missing, timeout); timeout *= 4 {
 					t.Logf("within %v others are named, too", timeout)
 				}
@@ -40,8 +41,8 @@ func TestMonitoredBarrierNamesTheAbsent(t *testing.T) {
 	}
 }
 
-// namesTheAbsent reports whether the error names no more ranks than are missing. If it names more, nothing else is checked as long as
-// there may be more time.
+// namesTheAbsent makes all but the missing ranks enter a monitored barrier, and checks their errors. It returns false, without further
+// checks, if rank 0's error names more ranks than are missing and the time-out can still grow.
 func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Duration) bool {
 	t.Helper()
 	const size = 6
@@ -53,7 +54,7 @@ func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Durat
 		case rank > 0:
 			return w[rank].MonitoredBarrier(t.Context(), testkit.Patience)
 		}
-		testkit.Eventually(t, "the others are in the barrier", func() bool { // whose time is rank 0's
+		testkit.Eventually(t, "the others are in the barrier", func() bool { // rank 0's time-out decides
 			return !slices.ContainsFunc(w[1:], func(c *Comm) bool { return !slices.Contains(missing, c.Rank()) && !c.isRunning() })
 		})
 		begin := time.Now()
@@ -97,7 +98,7 @@ func TestAbsentErrorNamesTheRanks(t *testing.T) {
 	}
 }
 
-// torch's barrier time-out: rank 0 alone gets an error, not earlier than the time-out.
+// Rank 0 alone in a barrier gets an error, not before the time-out. This is torch's barrier time-out.
 func TestBarrierTimesOutWithoutTheOthers(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {

@@ -26,7 +26,7 @@ func benchmarkAllReduce(b *testing.B, transport string) {
 	}
 }
 
-// BenchmarkBroadcast is from rank 0.
+// BenchmarkBroadcast broadcasts from rank 0.
 func BenchmarkBroadcast(b *testing.B) {
 	for _, size := range []int{2, 4} {
 		for _, bytes := range []int{4, 16 << 10, 1 << 20, 16 << 20} {
@@ -47,7 +47,7 @@ func BenchmarkBarrier(b *testing.B) {
 	}
 }
 
-// benchmark runs one collective on all ranks, in step with rank 0's clock.
+// benchmark runs one collective on all ranks, back to back.
 func benchmark(b *testing.B, transport string, size, bytes int, collective func(*Comm, []float32) error) {
 	comms := newWorld(b, size, func(cfg *InitConfig) { cfg.Config.Transport = transport })
 	bufs := make([][]float32, size)

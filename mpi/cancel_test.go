@@ -31,18 +31,18 @@ func TestCancelEndsACollectiveForAll(t *testing.T) {
 		cancel()
 		got = <-errs
 	})
-	clear(buf[0]) // the caller's again: the race detector would see another in it
+	clear(buf[0]) // the caller owns it again: the race detector would report another access
 	if !errors.Is(got[0], context.Canceled) {
 		t.Errorf("rank 0 got %v", got[0])
 	}
 	if !errors.Is(got[1], ErrAborted) || errors.Is(got[1], context.Canceled) || !strings.Contains(got[1].Error(), "rank 0 gave up") {
 		t.Errorf("rank 1 got %v", got[1])
 	}
-	// Broken: every later call returns the first failure.
+	// The Comm is broken: every later call returns the first failure.
 	if again := w[0].Barrier(t.Context()); again != got[0] {
 		t.Errorf("later got %v, want %v", again, got[0])
 	}
-	// The rank that did not come learns it when it does.
+	// The rank that did not come gets the error in its first call.
 	if err := AllReduce(t.Context(), w[2], make([]float32, 1<<20), Sum); !errors.Is(err, ErrAborted) {
 		t.Errorf("rank 2 got %v", err)
 	}
@@ -59,7 +59,7 @@ func TestCallWithAnEndedContextFails(t *testing.T) {
 	}
 }
 
-// A rank never comes: the others fail after Timeout, and one names it.
+// If a rank never comes, the others fail after Timeout, and one of them names it.
 func TestTimeoutNamesTheRankThatNeverCame(t *testing.T) {
 	promptly(t, func() time.Duration {
 		w, timeout := newImpatient(t, "auto", 3, 300*time.Millisecond)
@@ -86,8 +86,8 @@ func TestTimeoutNamesTheRankThatNeverCame(t *testing.T) {
 	})
 }
 
-// A context ends in the middle of each of everyCall, on each transport: the rank gets its context's error and lets go of its
-// buffers, and the errors of the others name the rank.
+// If a rank's context ends in the middle of a call, the rank gets its context's error, and the errors of the others name the rank. The test
+// makes each of everyCall on each transport.
 func TestCancelEndsACallInItsMiddle(t *testing.T) {
 	const size, victim = 3, 1
 	for _, over := range transports {
@@ -116,7 +116,7 @@ func TestCancelEndsACallInItsMiddle(t *testing.T) {
 						t.Errorf("rank %d, of which %d was cancelled, got %v", rank, victim, err)
 					}
 				}
-				// The remaining group works.
+				// Shrink keeps all ranks, and the new group works.
 				must(t, testkit.Each(size, func(rank int) error {
 					c, err := w[rank].Shrink(t.Context())
 					if err != nil {
@@ -129,8 +129,8 @@ func TestCancelEndsACallInItsMiddle(t *testing.T) {
 	}
 }
 
-// Collectives of random kinds and lengths, back to back, until one rank's context ends at a random
-// moment: every rank gets an error, soon, and none a wrong sum before.
+// Ranks make collectives of random kinds and lengths, back to back, until the context of one rank ends at a random moment. Every rank gets
+// an error soon, and no rank gets a wrong result before.
 func TestCancelAtAnyMomentEndsAllRanks(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -160,7 +160,7 @@ func TestCancelAtAnyMomentEndsAllRanks(t *testing.T) {
 	}
 }
 
-// untilError calls what dice say, which are the same on all ranks.
+// untilError makes the calls that the dice choose, which are the same on all ranks, until one fails.
 func untilError(ctx context.Context, c *Comm, dice *rand.Rand) error {
 	buf := make([]int32, 1<<18)
 	for {

@@ -9,8 +9,8 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// Whatever messages cost, and however long the buffer is, a deterministic Comm chooses an algorithm that keeps the canonical order; one
-// that is not sometimes finds another to be faster, though not for an operation that does not commute.
+// A deterministic Comm chooses an algorithm that keeps the canonical order, whatever messages cost and however long the buffer is. Another
+// Comm sometimes chooses a faster algorithm that does not keep it, but never for an operation that does not commute.
 func TestDeterministicCommChoosesCanonicalAlgorithms(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

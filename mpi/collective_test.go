@@ -28,9 +28,9 @@ func TestUsersOperationsDifferByName(t *testing.T) {
 	}
 }
 
-// misuse is a call of all ranks but one, which makes another.
+// misuse is a pair of calls that do not match: all ranks but one make the common call, and that one makes the odd call.
 type misuse struct {
-	name, of      string // the collective that both calls are of, or empty
+	name, of      string // of is the collective of both calls, or empty
 	common, odd   func(ctx context.Context, c *Comm) error
 	common1, odd1 string // how the error shows them
 }
@@ -162,7 +162,7 @@ func scattered(op Op) func(ctx context.Context, c *Comm) error {
 	}
 }
 
-// allGatheringV has rank 0 give n elements of 3, the last rank the others, and those between them none.
+// In allGatheringV, rank 0 gives n of 3 elements, and the last rank gives the others.
 func allGatheringV(n int) func(ctx context.Context, c *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		counts := make([]int, c.Size())
@@ -212,7 +212,7 @@ func scatteringV(n, root int) func(ctx context.Context, c *Comm) error {
 
 func enteringBarrier(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
-// The last rank makes the odd call. Every rank must get an error that shows both, long before the time-out.
+// If the last rank makes the odd call, every rank gets an error that shows both calls, long before the time-out.
 func TestEveryRankSeesAMisuse(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range misuses {
@@ -243,8 +243,8 @@ func TestMisuseIsSeenWithEveryAlgorithm(t *testing.T) { // without the race dete
 	}
 }
 
-// Ranks that leave the calls early, and do not make another, get the error from Close, which waits for the ranks that they have not heard
-// from. Of two ranks, both wait for the other; with shared memory, each waits for all.
+// Ranks that leave the mismatched calls early, and make no further call, get the error from Close. Close waits for the ranks that they have
+// not heard from. Of two ranks, each waits for the other. With shared memory, each waits for all.
 func TestCloseShowsAMisuse(t *testing.T) {
 	for _, over := range transports {
 		sizes := []int{2}
@@ -264,7 +264,7 @@ func TestCloseShowsAMisuse(t *testing.T) {
 	}
 }
 
-// shared reports whether both calls go through shared memory, where there is any.
+// shared reports whether both calls go through shared memory if the ranks share any.
 func (tt misuse) shared() bool {
 	for _, text := range []string{tt.common1, tt.odd1} {
 		kind, _, _ := strings.Cut(text, " ")
@@ -272,12 +272,12 @@ func (tt misuse) shared() bool {
 			return false
 		}
 	}
-	return tt.name != "algorithm" // it asks for one that does not
+	return tt.name != "algorithm" // its calls name algorithms that do not use shared memory
 }
 
 func thenBarrier(c *Comm) error { return c.Barrier(context.Background()) }
 
-// test makes the calls in a new world, and then another one. It returns how long after the last of the former all ranks had their errors.
+// test makes the mismatched calls, and then calls then. It returns the time from the last rank's call until all ranks had their errors.
 func (tt misuse) test(t *testing.T, w []*Comm, then func(c *Comm) error) time.Duration {
 	size := len(w)
 	must(t, testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) }))
@@ -291,8 +291,7 @@ func (tt misuse) test(t *testing.T, w []*Comm, then func(c *Comm) error) time.Du
 		if err := f(t.Context(), w[rank]); err != nil {
 			return err
 		}
-		// A rank that did not wait for the odd one gets the error at its next
-		// call, which then may be the one that is shown.
+		// A rank that did not wait for the odd one gets the error in its next call, which the error may show in place of the first.
 		return then(w[rank])
 	})
 	took := s.sinceLast()
@@ -309,7 +308,7 @@ func (tt misuse) test(t *testing.T, w []*Comm, then func(c *Comm) error) time.Du
 	return took
 }
 
-// Both take themselves for the root, and return. The next call has the error, or Close.
+// If both ranks call Broadcast as the root, both calls return. The next call, or Close, returns the error.
 func TestBothSidesSeeAMismatchOfRoots(t *testing.T) {
 	for _, over := range transports {
 		for name, then := range map[string]func(c *Comm) error{"barrier": thenBarrier, "close": (*Comm).Close} {

@@ -30,14 +30,14 @@ func TestProtocolErrorIsNotALoss(t *testing.T) {
 	}
 }
 
-// Backend is a property of the group: parts of it can have another one.
+// Backend describes the group: a part of the group can have another back-end.
 func TestBackend(t *testing.T) {
 	const size = 4
 	for over, want := range map[string]struct{ all, neighbours, across string }{
 		"local":    {"local", "local", "local"},
 		"tcp":      {"tcp", "tcp", "tcp"},
 		"shm":      {"shm", "shm", "shm"},
-		"machines": {"shm+tcp", "shm", "tcp"}, // ranks 0 and 1, and 2 and 3
+		"machines": {"shm+tcp", "shm", "tcp"}, // the pairs are ranks 0 and 1, and ranks 2 and 3
 	} {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, size, nil)
@@ -76,7 +76,7 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-// A Comm can be used until it is closed or broken, on all of its ranks; one that is not there cannot.
+// A Comm is initialized until it is closed or broken, on all of its ranks. A nil Comm is not initialized.
 func TestIsInitialized(t *testing.T) {
 	if (*Comm)(nil).IsInitialized() {
 		t.Error("no Comm is initialized")
@@ -102,7 +102,7 @@ func TestIsInitialized(t *testing.T) {
 		if !w[rank].IsInitialized() || !child.IsInitialized() {
 			return errors.New("it is not initialized")
 		}
-		// The child breaks on all ranks, and its parent goes on.
+		// The child breaks on all ranks, and its parent still works.
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if rank == 0 {

@@ -1,6 +1,6 @@
 package mpi
 
-// mark is the element i that rank from has for rank to.
+// mark returns element i of what rank from has for rank to.
 func (k kind[T]) mark(r *round, from, to, i int) T {
 	return k.of((from*37 + to*11 + i*7 + r.salt) % 251)
 }
@@ -12,7 +12,7 @@ func (k kind[T]) put(r *round, part []T, from, to int) {
 	}
 }
 
-// got is an error if part is not what put would make of it.
+// got returns an error if part differs from what put would write into it.
 func (k kind[T]) got(r *round, part []T, from, to int) error {
 	want := make([]T, len(part))
 	k.put(r, want, from, to)
@@ -57,7 +57,7 @@ func (k kind[T]) broadcast(r *round) error {
 	return k.blockwise(r, buf, []int{r.n}, func(int) (int, int) { return r.root, 0 })
 }
 
-// own is the rank's part of a buffer of blocks, or another buffer.
+// own returns the rank's part of a buffer of blocks, or a new buffer of the same length.
 func own[T Number](r *round, buf []T, counts []int) []T {
 	if r.salt%2 == 0 {
 		return buf[before(counts, r.c.Rank()):][:counts[r.c.Rank()]]

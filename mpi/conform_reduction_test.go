@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// reduction is an operation, and what it makes of the inputs of a round. These are small enough for every order to give
-// the same.
+// reduction is an operation with its inputs in a round and their result. The inputs are so small that every order gives the same result.
 type reduction[T Number] struct {
 	op     Op
 	input  func(rank, i int) T
-	result func(i, ranks int) T // of the first ranks
+	result func(i, ranks int) T // element i, combined over the first ranks
 }
 
-// reduction draws one that the element type has.
+// reduction returns the operation that the round asks for, or draws one of those that the element type has.
 func (k kind[T]) reduction(r *round, scan bool) reduction[T] {
 	input := func(rank, i int) T { return k.of((rank*5+i*3+r.salt)%7 + 1) }
 	folded := func(input func(rank, i int) T, f func(a, b T) T) func(i, ranks int) T {
@@ -61,7 +60,7 @@ func (k kind[T]) reduction(r *round, scan bool) reduction[T] {
 	return all[r.dice.IntN(len(all))]
 }
 
-// mostOperations is how many a type has at most: seven by name, PREMUL_SUM, AVG, and two of the user's.
+// mostOperations is the largest number of operations of a type: seven by name, PREMUL_SUM, AVG, and two of the user's.
 const mostOperations = 11
 
 // fill puts the rank's inputs into a new buffer.
@@ -73,7 +72,7 @@ func (red reduction[T]) fill(r *round, n int) []T {
 	return buf
 }
 
-// check is an error if buf is not what the first ranks' elements from lo on combine to.
+// check returns an error if buf is not what the first ranks' elements, from element lo on, combine to.
 func (k kind[T]) check(r *round, red reduction[T], buf []T, lo, ranks int) error {
 	want := make([]T, len(buf))
 	for i := range want {
@@ -85,7 +84,7 @@ func (k kind[T]) check(r *round, red reduction[T], buf []T, lo, ranks int) error
 	return r.intact()
 }
 
-// unchanged is an error if buf is not what fill has made.
+// unchanged returns an error if buf is not what fill put into it.
 func (k kind[T]) unchanged(red reduction[T], rank int, buf []T) error {
 	want := make([]T, len(buf))
 	for i := range want {

@@ -15,10 +15,10 @@ import (
 	"ddpbatch/mpi/internal/element"
 )
 
-// conformRounds is for those who want more cases, and all sizes of worlds: go test ./mpi -run 'Conformance|Determinism' -args -rounds 100
+// conformRounds adds cases, and any value above 1 adds all sizes of worlds: go test ./mpi -run 'Conformance|Determinism' -args -rounds 100
 var conformRounds = flag.Int("rounds", 1, "random cases of each algorithm, transport and number of ranks, in the conformance test")
 
-// cases are the collectives with one element type. Each plays one round and checks what has come of it.
+// cases are the collectives with one element type. Each plays one round and checks its result.
 type cases interface {
 	name() string
 	allReduce(r *round) error
@@ -38,23 +38,23 @@ type cases interface {
 	allToAllV(r *round) error
 }
 
-// everyKind is the 15 element types.
+// everyKind lists the 15 element types.
 var everyKind = []cases{
 	kindFloat32, kindFloat64, kindFloat16, kindBFloat16, kindBool, kindComplex64, kindComplex128,
 	whole[int8]("int8"), whole[int16]("int16"), whole[int32]("int32"), whole[int64]("int64"),
 	whole[uint8]("uint8"), whole[uint16]("uint16"), whole[uint32]("uint32"), whole[uint64]("uint64"),
 }
 
-// conformance is one collective.
+// conformance describes one collective.
 type conformance struct {
 	name   string
 	shares bool // it can use the memory that ranks share
 	kind   collective
-	table  int // which of the kind's algorithms it has
+	table  int // which of the kind's tables of algorithms it uses
 	run    func(k cases, r *round) error
 }
 
-// conformity is every collective.
+// conformity lists every collective.
 var conformity = []conformance{
 	{"all_reduce", true, allReduceCall, 0, cases.allReduce},
 	{"reduce", true, reduceCall, 0, cases.reduce},
@@ -76,7 +76,7 @@ var conformity = []conformance{
 	}},
 }
 
-// names is all that may be named for the collective on c, and whether that keeps the canonical order.
+// names returns the name of every algorithm that may be chosen for the collective on c, and whether it keeps the canonical order.
 func (tt conformance) names(c *Comm) map[string]bool {
 	names := tt.algorithms(c.Size())
 	if tt.shares && c.core.node != nil {
@@ -88,7 +88,8 @@ func (tt conformance) names(c *Comm) map[string]bool {
 	return names
 }
 
-// namesOn are the algorithms, sorted, that a collective has for size ranks on one of transports, without the hierarchy; none for none.
+// namesOn returns the algorithms, sorted, that a collective has for size ranks on one of transports, without the hierarchical one. It
+// returns nil if the name of the collective is empty.
 func namesOn(over string, size int, collective string) []string {
 	var names []string
 	for _, tt := range conformity {
@@ -103,7 +104,7 @@ func namesOn(over string, size int, collective string) []string {
 	return names
 }
 
-// algorithms are those that fit, and whether they keep the canonical order.
+// algorithms returns the algorithms that fit size ranks, and whether they keep the canonical order.
 func (tt conformance) algorithms(size int) map[string]bool {
 	names := make(map[string]bool)
 	for _, e := range collectives[tt.kind].algorithms[tt.table] {
@@ -114,8 +115,8 @@ func (tt conformance) algorithms(size int) map[string]bool {
 	return names
 }
 
-// conform plays rounds of every algorithm of every collective, with and without a Request, as one rank; what else a round is made
-// of, dice say. The Comm must not be deterministic. The ranks of one world give the same seed.
+// conform plays rounds of every algorithm of every collective as one rank. Dice choose everything else, such as whether a round uses a
+// Request. The Comm must not be deterministic. All ranks of a world must pass the same seed.
 func conform(ctx context.Context, c *Comm, seed uint64, rounds int) error {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	own := rand.New(rand.NewPCG(seed, uint64(c.Rank()+1)))
@@ -175,20 +176,20 @@ func (k kind[T]) name() string { return k.label }
 type round struct {
 	ctx       context.Context
 	c         *Comm
-	dice, own *rand.Rand // the same on all ranks; another on each
+	dice, own *rand.Rand // dice is the same on all ranks, own differs
 	free      []byte     // memory of Alloc
 	canonical bool       // the algorithm keeps the canonical order
-	operation int        // which of those that the type has, from 1; 0: one that dice say
+	operation int        // the number, from 1, of one of the type's operations; 0: dice choose
 	size
 
 	guards []func() error
 }
 
-// size is what the dice have said of a round.
+// size holds what the dice have chosen for a round.
 type size struct {
 	async   bool
-	n, root int // elements, or those of a block; the rank at the root
-	salt    int // what makes the values of one round others than those of the last
+	n, root int // the elements of a buffer or of a block; the rank of the root
+	salt    int // makes the values of a round differ from those of the last
 	memory  memory
 }
 
@@ -196,9 +197,9 @@ type size struct {
 type memory int
 
 const (
-	plain   memory = iota // in Go's
-	alloced               // in that of Alloc, at any place
-	mixed                 // in the one here, in the other there
+	plain   memory = iota // in Go's memory
+	alloced               // in Alloc's memory, at any place
+	mixed                 // some buffers in Go's memory, others in Alloc's
 	memories
 )
 
@@ -213,7 +214,7 @@ func (r *round) draw() {
 	}
 }
 
-// do makes the call, or has a Request made of it.
+// do makes the call, or makes a Request and waits for it.
 func (r *round) do(call func() error, request func() *Request) error {
 	if !r.async {
 		return call()
@@ -221,7 +222,7 @@ func (r *round) do(call func() error, request func() *Request) error {
 	return request().Wait(r.ctx)
 }
 
-// room gives a buffer of n elements with something in it.
+// room returns a buffer of n elements whose bytes are all 1, with a guard on each side that intact checks.
 func room[T Number](r *round, n int) []T {
 	var zero T
 	width := int(unsafe.Sizeof(zero))
@@ -248,7 +249,7 @@ func room[T Number](r *round, n int) []T {
 	return element.View[T](buf[width : len(buf)-width])
 }
 
-// intact is an error if a byte around a buffer was written.
+// intact returns an error if the memory around a buffer was written.
 func (r *round) intact() error {
 	var errs []error
 	for _, guard := range r.guards {
@@ -257,7 +258,7 @@ func (r *round) intact() error {
 	return errors.Join(errs...)
 }
 
-// counts draws the lengths of blocks, some of them empty, and their sum.
+// counts draws the lengths of blocks, some of which are 0, and returns them with their sum.
 func (r *round) counts() (counts []int, total int) {
 	counts = make([]int, r.c.Size())
 	for i := range counts {
@@ -267,5 +268,5 @@ func (r *round) counts() (counts []int, total int) {
 	return counts, total
 }
 
-// before is where block i begins.
+// before returns the index at which block i begins.
 func before(counts []int, i int) int { return sum(counts[:i]) }

@@ -20,7 +20,7 @@ func (c *Comm) isRunning() bool {
 	return c.core.turns.taken.Load()
 }
 
-// call is one collective, or messages that involve all ranks: large enough to be caught in the middle.
+// call is one collective, or an exchange of messages that involves all ranks. It is large enough to be caught in the middle.
 type call struct {
 	name string
 	do   func(ctx context.Context, c *Comm) error
@@ -28,7 +28,7 @@ type call struct {
 
 const callLength = 1 << 15 // elements of a block
 
-// everyCall is what ranks can do together.
+// everyCall lists what ranks can do together.
 var everyCall = []call{
 	{"all_reduce", func(ctx context.Context, c *Comm) error {
 		return AllReduce(ctx, c, make([]float32, 8*callLength), Sum)
@@ -80,7 +80,7 @@ func untilBroken(ctx context.Context, c *Comm, tt call) error {
 	}
 }
 
-// One rank calls once more than the others, which have left.
+// A rank that makes one call more than the others, which have left, gets an error.
 func TestCallAfterTheOthersLeftFails(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCallAfterTheOthersLeftFails(t *testing.T) {
 	}
 }
 
-// A rank does not come to a call, of each kind: after the time-out, the errors of the others name it, and say what it did last.
+// If a rank does not come to a call of any kind, the errors of the others name it after the time-out, and say what it did last.
 func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 	const size, absent = 3, 1
 	for _, over := range transports {
@@ -119,7 +119,7 @@ func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 					w, timeout := newImpatient(t, over, size, 300*time.Millisecond)
 					entered := testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) })
 					if err := errors.Join(entered...); errors.Is(err, ErrTimeout) {
-						return again // they are all there, and one did not get the processor for so long
+						return again // all ranks are there, but one did not get the processor for so long
 					} else if err != nil {
 						t.Error(err)
 					}
@@ -140,7 +140,7 @@ func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 					want := fmt.Sprintf("rank %d: no progress for %v", absent, timeout)
 					for rank, err := range errs {
 						if tt.name == "messages" && rank != absent+1 && errors.Is(err, ErrTimeout) {
-							continue // it waits for a rank that waits for the absent one, and may find that
+							continue // it waits for a rank that waits for the absent one, and may name that rank
 						}
 						if rank != absent &&
 							(!errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), want) ||
@@ -155,7 +155,7 @@ func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 	}
 }
 
-// late reports whether errs name a rank that did come. On a busy machine it may have come after the time-out.
+// late reports whether errs name a rank that did come. On a busy machine that rank may have come after the time-out.
 func late(errs []error, absent int) bool {
 	for rank := range errs {
 		name := fmt.Sprintf("rank %d: no progress", rank)
@@ -166,8 +166,8 @@ func late(errs []error, absent int) bool {
 	return false
 }
 
-// A user's operation that panics is an error of the call, waited for or not, and breaks the Comm: the others hear of it, it is in the
-// flight recorder's file, and the Comm can be closed.
+// A panic in a user's operation is an error of the call, whether the caller waits or not, and breaks the Comm. The other ranks get the
+// error, the flight recorder's file shows it, and the Comm can be closed.
 func TestPanicInOperation(t *testing.T) {
 	boom := NewOp("boom", true, func(_, _, _ []int32) { panic("boom") })
 	calls := map[string]func(ctx context.Context, c *Comm) error{
@@ -221,8 +221,8 @@ func TestPanicInOperation(t *testing.T) {
 	}
 }
 
-// A user's operation that ends its goroutine, as t.FailNow does, breaks the Comm like one that panics: the others hear of it, and the Comm
-// can be closed.
+// A user's operation that ends its goroutine, as t.FailNow does, breaks the Comm like one that panics, on all ranks. The Comm can be
+// closed.
 func TestGoexitInOperationBreaksTheComm(t *testing.T) {
 	exit := NewOp("exit", true, func(_, _, _ []int32) { runtime.Goexit() })
 	for _, over := range transports {
@@ -257,8 +257,8 @@ func TestErrorOfAPanicIsInTheCallsError(t *testing.T) {
 	}
 }
 
-// In steady state no blocking call allocates, on any rank. All mallocs of the process are counted, so those of links
-// and attendants, too, and what the runtime does in the meantime: that only adds, so the least of several counts decides.
+// In steady state no blocking call allocates on any rank. The test counts all mallocs of the process, which include those of links and
+// attendants. The runtime may allocate in the meantime, which only adds to a count, so the least of several counts decides.
 func TestBlockingCallsDoNotAllocate(t *testing.T) { // without the race detector
 	if raceEnabled {
 		t.Skip("counts allocations: the race detector makes some of its own")
@@ -317,7 +317,8 @@ func TestBlockingCallsDoNotAllocate(t *testing.T) { // without the race detector
 		}
 		for _, tt := range tests {
 			t.Run(over+"/"+tt.name, func(t *testing.T) {
-				// The runtime and the test itself have a few; one for each call of one rank would be 200, in every try.
+				// The runtime and the test itself make a few allocations. One allocation in each call of one rank would add 200 to every
+				// count.
 				const calls, bound, tries = 200, 200 / 4, 5
 				var mallocs []uint64
 				for len(mallocs) < tries {
@@ -339,7 +340,8 @@ func TestBlockingCallsDoNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// countMallocs has two ranks make n calls, after some that warm up, and counts the process's allocations.
+// countMallocs has two ranks make n calls each, after 20 that warm up, and returns how many allocations the process made during the n
+// calls.
 func countMallocs(t *testing.T, run func(rank, n int) error, n int) uint64 {
 	t.Helper()
 	start, warm := make(chan struct{}), make(chan error, 2)

@@ -22,9 +22,9 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// deaths has a rank die in the middle of each of everyCall, one after another. The others must get an error that
-// names it, shrink, and go on. Groups without it go on, too. die ends the caller, notified reports that this rank knows about the death;
-// both get the number of deaths before.
+// deaths has a rank die in the middle of each of everyCall, one after another. The others must get an error that names it, shrink the
+// group, and go on. Groups without that rank must go on, too. die ends the caller, and notified records that this rank knows about the
+// death. Both get the number of earlier deaths.
 func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error {
 	for i, tt := range everyCall {
 		victim := (5*i + 3) % c.Size()
@@ -32,7 +32,7 @@ func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error 
 		if err != nil {
 			return fmt.Errorf("after %d deaths: %w", i, err)
 		}
-		// All have made their pair when the first leaves the barrier.
+		// All ranks have made their pair before the first leaves the barrier.
 		if err = c.Barrier(ctx); err == nil {
 			if c.Rank() == victim {
 				time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, func() { die(i) })
@@ -65,7 +65,7 @@ func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error 
 	return nil
 }
 
-// blames is an error unless err says that this rank was lost.
+// blames returns an error unless err says that the rank victim was lost.
 func blames(err error, victim int) error {
 	var peer *PeerError
 	var abort *AbortError
@@ -76,7 +76,7 @@ func blames(err error, victim int) error {
 	return nil
 }
 
-// goesOn is an error unless c is made of these ranks of the world, and works.
+// goesOn returns an error unless c consists of these ranks of the world and works.
 func goesOn(ctx context.Context, c *Comm, ranks []int) error {
 	if !slices.Equal(c.Ranks(), ranks) {
 		return fmt.Errorf("the survivors are ranks %v of the world, want %v", c.Ranks(), ranks)
@@ -107,7 +107,7 @@ func TestDeathsWithinAProcessAreNoticed(t *testing.T) {
 				died[before].Store(time.Since(begin).Microseconds())
 				network.Kill(rank)
 			},
-			func(before int) { notified[before].Store(time.Since(begin).Microseconds()) }) // the last one stays
+			func(before int) { notified[before].Store(time.Since(begin).Microseconds()) }) // the time of the last rank remains
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
@@ -120,8 +120,8 @@ func TestDeathsWithinAProcessAreNoticed(t *testing.T) {
 	notifiedSoon(t, times)
 }
 
-// notifiedSoon logs how soon the last survivors were notified of the deaths in each of everyCall. If testkit.IsLong, a quarter of the
-// notifications must have come sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the
+// notifiedSoon logs how soon the last survivor was notified of the death in each of everyCall. If testkit.IsLong, at least a quarter of the
+// notifications must have come sooner than by the check that a waiting rank makes every second. Other work on the machine may delay the
 // rest.
 func notifiedSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
@@ -134,7 +134,7 @@ func notifiedSoon(t *testing.T, times []time.Duration) {
 	}
 }
 
-// dieProcess is a rank of deaths, which prints when it dies or is notified. Every other death is by signal.
+// dieProcess is a rank of deaths in a process of its own. It prints when it dies or is notified. Every other death is by signal.
 func dieProcess(ctx context.Context, c *Comm) error {
 	die := func(before int) {
 		fmt.Println("died", before, time.Now().UnixMicro())
@@ -147,7 +147,7 @@ func dieProcess(ctx context.Context, c *Comm) error {
 	return deaths(ctx, c, die, func(before int) { fmt.Println("told", before, time.Now().UnixMicro()) })
 }
 
-// Processes that die in the middle of collectives are errors on the others at once, by their right names.
+// If a process dies in the middle of a collective, the others get an error at once that names the right rank.
 func TestDeathsOfProcessesAreNoticed(t *testing.T) {
 	for _, over := range withUCX(realTransports) {
 		t.Run(over, func(t *testing.T) {
@@ -188,11 +188,11 @@ func TestDeathsOfProcessesAreNoticed(t *testing.T) {
 	}
 }
 
-// stopped is the rank that is.
+// stopped is the rank that is stopped.
 const stopped = 1
 
-// stopProcess is a rank of a world of three of which one is stopped in the middle of all that ranks can do together, each call in
-// a group of its own. When that goes on, later, the others have gone on without it.
+// stopProcess is a rank of a world of three. The rank stopped is stopped in the middle of everything that ranks can do together, with each
+// call in a group of its own. When that process resumes later, the others have gone on without it.
 func stopProcess(ctx context.Context, c *Comm) error {
 	groups := []*Comm{c}
 	for len(groups) < len(everyCall) {
@@ -215,7 +215,7 @@ func stopProcess(ctx context.Context, c *Comm) error {
 	}
 	want := fmt.Sprintf("rank %d: no progress for %v: it does not answer: it is stopped", stopped, c.core.world.config.Timeout)
 	for i, err := range errs {
-		// Of the messages in a ring, one rank may find the other, which waits for the one that is stopped.
+		// In the ring of messages, a rank may name the rank that waits for the stopped one.
 		named := strings.Contains(err.Error(), want) || everyCall[i].name == "messages" && c.Rank() != stopped+1
 		if !errors.Is(err, ErrTimeout) || !named {
 			return fmt.Errorf("%s: want %q: %w", everyCall[i].name, want, err)
@@ -228,7 +228,7 @@ func stopProcess(ctx context.Context, c *Comm) error {
 	return goesOn(ctx, next, []int{0, 2})
 }
 
-// A process that is stopped is named after the time-out, and can be left behind.
+// A stopped process is named after the time-out, and the others can go on without it.
 func TestStoppedProcessIsNamedAfterTheTimeout(t *testing.T) {
 	for _, over := range realTransports {
 		t.Run(over, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestStoppedProcessIsNamedAfterTheTimeout(t *testing.T) {
 	}
 }
 
-// playStop starts the processes, and returns when those have ended that are not stopped.
+// playStop starts the processes, and returns when those that are not stopped have ended.
 func playStop(t *testing.T, over string, timeout time.Duration) (ranks []*rankProcess, took time.Duration) {
 	t.Helper()
 	ranks = startRanks(t, "stop", over, 3, timeout)
@@ -265,7 +265,7 @@ func playStop(t *testing.T, over string, timeout time.Duration) (ranks []*rankPr
 	return ranks, time.Since(begin)
 }
 
-// All connections of a rank, to which all others have one, are cut in the middle of each of everyCall.
+// If all connections of a rank are cut in the middle of each of everyCall, the others name that rank. All others are connected to it.
 func TestCutConnectionsAreNoticed(t *testing.T) {
 	const size, victim = 3, 0 // higher ranks dial lower ones
 	for _, tt := range everyCall {
@@ -273,8 +273,8 @@ func TestCutConnectionsAreNoticed(t *testing.T) {
 	}
 }
 
-// The connections between two machines are cut, in the middle of each of everyCall, as far as they are those of one rank. Who
-// shares memory with it cannot know which end of them is to blame.
+// If the connections between one rank and another machine are cut in the middle of each of everyCall, every rank gets an error. A rank that
+// shares memory with that rank cannot know which end of a connection is to blame.
 func TestCutBetweenMachinesIsNoticed(t *testing.T) {
 	const size, victim = 4, 0
 	for _, tt := range everyCall {
@@ -303,13 +303,13 @@ func testCut(t *testing.T, over string, size, victim int, tt call, want string) 
 	r.close()
 }
 
-// Messages between a rank and the others get lost from some moment on, silently, in the middle of each of everyCall: the others name it
-// after the time-out, and go on without it.
+// If the messages between a rank and the others are silently lost from some moment on, in the middle of each of everyCall, the others name
+// that rank after the time-out, and go on without it.
 func TestPartitionIsNoticedAtTheTimeout(t *testing.T) {
 	for _, tt := range everyCall {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits
-			// On a busy machine a rank that is there may not get on within the time-out, either: then there is more time.
+			// On a busy machine another rank may also fail to make progress within the time-out. The test then allows more time.
 			for timeout := 300 * time.Millisecond; ; timeout *= 4 {
 				err := partition(t, tt, timeout)
 				if err == nil {
@@ -370,18 +370,18 @@ func partition(t *testing.T, tt call, timeout time.Duration) error {
 	return nil
 }
 
-// relay stands in the way to one rank, and cuts its connections when enough has passed.
+// relay stands between a rank and those that connect to it, and cuts the connections after a number of bytes.
 type relay struct {
 	listener net.Listener
 	tasks    sync.WaitGroup
-	limit    atomic.Int64 // bytes; 0 for none
+	limit    atomic.Int64 // bytes; 0: no limit
 	passed   atomic.Int64
 
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-// relayed is a store in which a rank publishes the relay's address for its own.
+// relayed is a store in which a rank publishes the relay's address in place of its own.
 type relayed struct {
 	store.Store
 	relay *relay

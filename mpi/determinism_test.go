@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// determined reduces the same random inputs in many ways, as one rank, and sets the bits against the canonical tree's. The ranks of a
-// world give the same seed.
+// determined reduces the same random inputs in many ways, as one rank, and compares the bits with those of the canonical tree. All ranks of
+// a world must pass the same seed.
 func determined[T Number](ctx context.Context, c *Comm, k kind[T], seed uint64) error {
 	dice := rand.New(rand.NewPCG(seed, 1<<40))
 	n := 1 + dice.IntN(400)
@@ -52,7 +52,7 @@ func determined[T Number](ctx context.Context, c *Comm, k kind[T], seed uint64) 
 	return k.scattered(ctx, c, dice, own, want, all)
 }
 
-// inPieces cuts the buffer at random, and reduces the pieces one by one, several under way, and all in one call.
+// inPieces cuts the buffer at random, and reduces the pieces all in one call, one by one, and several at once.
 func (k kind[T]) inPieces(ctx context.Context, c *Comm, dice *rand.Rand, own, want []T) error {
 	ways := []func(pieces [][]T) error{
 		func(pieces [][]T) error { return AllReduceMany(ctx, c, pieces, Sum) },
@@ -89,7 +89,7 @@ func (k kind[T]) inPieces(ctx context.Context, c *Comm, dice *rand.Rand, own, wa
 	return nil
 }
 
-// scattered leaves every rank a random part of the result, and what a scan makes of the ranks before it.
+// scattered checks a reduce-scatter that leaves a random part of the result on every rank, and a scan over the ranks up to this one.
 func (k kind[T]) scattered(ctx context.Context, c *Comm, dice *rand.Rand, own, want []T, all [][]T) error {
 	counts := make([]int, c.Size())
 	for range own {
@@ -114,7 +114,8 @@ func (k kind[T]) scattered(ctx context.Context, c *Comm, dice *rand.Rand, own, w
 	return nil
 }
 
-// canonicalNames are the algorithms that a deterministic Comm may use, sorted; the empty name leaves the choice to it.
+// canonicalNames returns the algorithms that a deterministic Comm may use, sorted. The empty name comes first, and leaves the choice to the
+// Comm.
 func canonicalNames(c *Comm, collective string) []string {
 	names := []string{""}
 	for _, tt := range conformity {
@@ -159,11 +160,11 @@ func TestDeterminismInEveryWorld(t *testing.T) { // without the race detector
 	}
 }
 
-// longLengths are around powers of two, from the first that algorithms cut into segments on.
+// longLengths are around powers of two, from the shortest length that algorithms cut into segments.
 var longLengths = []int{4095, 4097, 32767, 32769, 65536, 131073, 262145}
 
-// Buffers that are long enough to go in segments, and whose ends are odd, by every canonical algorithm, in Go's memory on some ranks and
-// in that of Alloc on others: each element has the bits that the ranks' inputs make in the canonical tree.
+// With every canonical algorithm, each element gets the bits that the ranks' inputs make in the canonical tree. The buffers are long enough
+// to go in segments, most of them have an odd length, and they lie in Go's memory on some ranks and in Alloc's memory on others.
 func TestDeterminismOfLongBuffers(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -181,7 +182,7 @@ func TestDeterminismOfLongBuffers(t *testing.T) { // without the race detector
 	}
 }
 
-// longWorlds are two, or all under -rounds: one has a power of two of ranks, for which there are more algorithms.
+// longWorlds returns two sizes of worlds, or all under -rounds. One of the two is a power of two, for which there are more algorithms.
 func longWorlds() []int {
 	return append(sampleOf("some", []int{2, 4, 8}), sampleOf("some", []int{3, 6, 7})...)
 }
@@ -236,7 +237,8 @@ func determinedLong(ctx context.Context, c *Comm, own, want []float32) error {
 	return nil
 }
 
-// A world that is another in all that may not matter, and its groups, make the same bits of the same inputs.
+// The bits depend neither on the transport nor on which rank of the world stands where in a group, if the group's ranks have the same
+// inputs.
 func TestDeterminismAcrossWorlds(t *testing.T) { // without the race detector
 	const size, n = 6, 3001
 	seed := rand.Uint64()
@@ -247,7 +249,7 @@ func TestDeterminismAcrossWorlds(t *testing.T) { // without the race detector
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, size, nil)
 			must(t, testkit.Each(size, func(rank int) error {
-				// In the group the ranks stand the other way round, and so do their inputs.
+				// In the group the ranks stand in the reverse order, and so do their inputs.
 				turned, err := w[rank].Split(t.Context(), 0, -rank)
 				if err != nil {
 					return err
@@ -262,7 +264,8 @@ func TestDeterminismAcrossWorlds(t *testing.T) { // without the race detector
 	}
 }
 
-// matrixProduct multiplies 2 x 2 matrices of uint16s modulo 2^16, each in one element: MPICH's red3. It does not commute.
+// matrixProduct multiplies 2 x 2 matrices of uint16s modulo 2^16, with each matrix in one element. It is MPICH's red3, and does not
+// commute.
 var matrixProduct = NewOp("matrix_product", false, func(dst, left, right []uint64) {
 	for i := range dst {
 		dst[i] = multiply(left[i], right[i])
@@ -281,7 +284,7 @@ func multiply(a, b uint64) uint64 {
 	return product
 }
 
-// An operation that does not commute combines the ranks in their order, on every way there is, deterministic or not.
+// An operation that does not commute combines the ranks in their order, with every algorithm, deterministic or not.
 func TestNonCommutativeOperationKeepsRankOrder(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -301,7 +304,7 @@ func ordered(ctx context.Context, c *Comm, seed uint64, n int) error {
 	k := whole[uint64]("uint64")
 	all := k.inputs(seed, c.Size(), n)
 	rank, own := c.Rank(), all[c.Rank()]
-	prefix := make([][]uint64, c.Size()+1) // the products of the first ranks, one after another
+	prefix := make([][]uint64, c.Size()+1) // prefix[r] is the product of the inputs of the first r ranks
 	for r := range all {
 		prefix[r+1] = make([]uint64, n)
 		for i := range n {

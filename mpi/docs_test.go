@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// algorithmsDoc returns the cells of the table that docs/algorithms.md has below a heading, row by row, without the head.
+// algorithmsDoc returns the cells of the table below a heading of docs/algorithms.md, row by row, without the head.
 func algorithmsDoc(t *testing.T, heading string) (rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "algorithms.md"))
@@ -38,8 +38,8 @@ func algorithmsDoc(t *testing.T, heading string) (rows [][]string) {
 	return rows[2:]
 }
 
-// docs/algorithms.md lists every algorithm of every collective, and says which do not keep the canonical order, which work for a power of
-// two or an even number of ranks only, and which do not serve the form with counts.
+// docs/algorithms.md lists every algorithm of every collective. It says which do not keep the canonical order, which work only for a power
+// of two or an even number of ranks, and which do not serve the form with counts.
 func TestAlgorithmsDocHasAll(t *testing.T) {
 	var want, got []string
 	for kind := range collectives {

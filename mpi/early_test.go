@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// leftEarly are calls from which rank 0 of two returns though the other has not come.
+// leftEarly are calls from which rank 0 of two returns before the other rank has come.
 var leftEarly = []call{
 	{"broadcast", func(ctx context.Context, c *Comm) error { return Broadcast(ctx, c, make([]float32, 32), 0) }},
 	{"broadcast_request", func(ctx context.Context, c *Comm) error { return IBroadcast(ctx, c, make([]float32, 32), 0).Wait(ctx) }},
@@ -30,12 +30,12 @@ var leftEarly = []call{
 	}},
 }
 
-// A rank that does not need others returns alone, once. Its next call waits until the other rank has made the first call, and so does
-// Close.
+// A rank that does not need the others returns from one call alone. Its next call, or Close, waits until the other rank has made the first
+// call.
 func TestRankIsAheadByOneCall(t *testing.T) {
 	next := map[string]func(ctx context.Context, c *Comm, tt call) error{
 		"itself": func(ctx context.Context, c *Comm, tt call) error { return tt.do(ctx, c) },
-		"exscan": func(ctx context.Context, c *Comm, _ call) error { // by messages everywhere
+		"exscan": func(ctx context.Context, c *Comm, _ call) error { // uses messages on every transport
 			return Exscan(ctx, c, make([]float32, 32), Sum)
 		},
 		"barrier": func(ctx context.Context, c *Comm, _ call) error { return c.Barrier(ctx) },
@@ -71,7 +71,7 @@ func TestRankIsAheadByOneCall(t *testing.T) {
 	}
 }
 
-// The other rank does not come: the error of what comes next names it, and what it has not come to.
+// If the other rank does not come, the error of the call or of Close names it, and the call that it has not entered.
 func TestCloseNamesMissingRanks(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range leftEarly {
@@ -81,7 +81,7 @@ func TestCloseNamesMissingRanks(t *testing.T) {
 					w, timeout := newImpatient(t, over, 2, 300*time.Millisecond)
 					entered := testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
 					if err := errors.Join(entered...); errors.Is(err, ErrTimeout) {
-						return again // one did not get the processor for so long
+						return again // a rank did not get the processor for so long
 					} else if err != nil {
 						t.Error(err)
 					}
@@ -111,7 +111,7 @@ func TestCloseNamesMissingRanks(t *testing.T) {
 	}
 }
 
-// A rank that has closed its Comm before does not come any more.
+// If the other rank has closed its Comm, the error says that it has left.
 func TestCloseFindsThatTheOtherHasLeft(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range leftEarly {
@@ -131,7 +131,7 @@ func TestCloseFindsThatTheOtherHasLeft(t *testing.T) {
 	}
 }
 
-// A rank that does not need others does not return as if nothing were wrong when the group has failed.
+// A call that does not need the other ranks returns an error if the group has already failed.
 func TestEarlyCallOfAFailedGroupFails(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range leftEarly {

@@ -22,7 +22,7 @@ import (
 
 const secretHex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
-// lookup is an environment of its own.
+// lookup returns a function that looks up the variables of vars, in place of the process's environment.
 func lookup(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		text, ok := vars[name]
@@ -30,7 +30,7 @@ func lookup(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// environ is a complete environment, with changes; an empty change removes.
+// environ returns a complete environment with the given changes. A change to the empty string has the effect of removing the variable.
 func environ(changes ...string) map[string]string {
 	vars := map[string]string{
 		"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "DDPBATCH_SECRET": secretHex,
@@ -135,7 +135,7 @@ func TestInitEnvOfOneRankNeedsNoStore(t *testing.T) {
 	}
 }
 
-// initByEnv runs InitEnv as all ranks of an environment, and a collective.
+// initByEnv runs InitEnv and a collective on all ranks of an environment.
 func initByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -177,7 +177,7 @@ func TestInitEnvServesTheStoreUntilClose(t *testing.T) {
 	}
 }
 
-// The agent's store: it is dialed by all, under the rank's name, and lives on.
+// All ranks dial the agent's store under their names, and it outlives the group.
 func TestInitEnvDialsTheAgentsStore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -193,7 +193,7 @@ func TestInitEnvDialsTheAgentsStore(t *testing.T) {
 		Joined: func(name string, _ net.Addr) { names <- name },
 	})
 	defer server.Close()
-	for _, restart := range []string{"0", "1"} { // the keys of the first life do not mislead the second
+	for _, restart := range []string{"0", "1"} { // keys from before the restart do not mislead the ranks after it
 		initByEnv(t, 2, map[string]string{
 			"DDPBATCH_STORE": l.Addr().String(), "DDPBATCH_RUN_ID": "r", "DDPBATCH_ATTEMPT": "4",
 			"DDPBATCH_LISTEN": "127.0.0.2", "TORCHELASTIC_RESTART_COUNT": restart,
@@ -209,7 +209,7 @@ func TestInitEnvDialsTheAgentsStore(t *testing.T) {
 	}
 }
 
-// Without DDPBATCH_LISTEN a rank is reached where it reached the store.
+// Without DDPBATCH_LISTEN, a rank listens on the address from which it reached the store.
 func TestInitEnvListensWhereItReachedTheStore(t *testing.T) {
 	e := environment{rank: 1, size: 2, run: "none", attempt: 1, secret: testSecret}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -243,7 +243,7 @@ func TestInitEnvSaysWhyItFails(t *testing.T) {
 		text string
 	}{
 		{"port_taken", environ("RANK", "0", "MASTER_PORT", port), "serve the store at MASTER_PORT: "},
-		// RFC 5737
+		// RFC 5737: an address for documentation
 		{"master_elsewhere", environ("RANK", "0", "MASTER_ADDR", "192.0.2.1"), `MASTER_ADDR is "192.0.2.1": it must name this machine`},
 		{"nobody_serves", environ("MASTER_PORT", closed), "connect to the store: "},
 		{"others_missing", environ("RANK", "0", "MASTER_PORT", closed), "rank 0 of 2 did not meet rank 1"},
@@ -295,7 +295,7 @@ func TestInitEnvRefusesAnotherSecret(t *testing.T) {
 	})
 }
 
-// Ranks without DDPBATCH_SECRET meet by the key file of their user, which the first makes.
+// Ranks without DDPBATCH_SECRET use the key file of their user, which the first rank creates.
 func TestInitEnvMakesAndSharesAKeyFile(t *testing.T) {
 	home := t.TempDir()
 	for name, vars := range map[string]map[string]string{
@@ -317,8 +317,8 @@ func TestInitEnvMakesAndSharesAKeyFile(t *testing.T) {
 	}
 }
 
-// A rank that sees another key file, as on a node with a home of its own, or that is of another run, is refused,
-// and says what its secret was made of.
+// A rank is refused if it sees another key file, as on a node with its own home directory, or belongs to another run. Its error says what
+// its secret was made from.
 func TestInitEnvRefusesAnotherKeyFile(t *testing.T) {
 	for _, name := range []string{"file", "run"} {
 		t.Run(name, func(t *testing.T) {

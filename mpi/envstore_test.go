@@ -10,17 +10,17 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// The store of rank 0 lives until the others have closed.
+// The store of rank 0 lives until the other ranks have closed their Comms.
 func TestStoreOfRank0OutlivesTheOthers(t *testing.T) {
 	port := testkit.FreePort(t, "127.0.0.1")
 	reached := make(chan struct{})
 	initByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
 		switch rank {
 		case 0:
-			close(reached) // and goes on to Close
+			close(reached) // rank 0 goes on to Close
 		case 1:
 			<-reached
-			// Rank 0's connections have gone, or are going; its store has not.
+			// Rank 0's connections are closed or closing, but its store still listens.
 			if _, err := Recv(t.Context(), c, make([]byte, 1), 0, 0); !errors.Is(err, ErrLeft) {
 				t.Errorf("got %v", err)
 			}
@@ -69,7 +69,7 @@ func TestLocalAddressReachesTheHost(t *testing.T) {
 		switch now, listErr := net.InterfaceAddrs(); {
 		case err == nil && ip == addr:
 			held++
-		case listErr != nil || owns(now, addr): // else it has gone meanwhile, with the interface of another test's cluster
+		case listErr != nil || owns(now, addr): // otherwise the address has gone meanwhile, with the interface of another test's cluster
 			t.Errorf("%v: got %v, %v", addr, ip, err)
 		}
 	}

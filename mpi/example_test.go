@@ -42,8 +42,8 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 	tasks.Wait()
 }
 
-// Rank 0 serves a store at the address, and the others connect to it. Every rank gets the same method with its own rank, and the digits of
-// the same secret.
+// Rank 0 serves a store at the address, and the others connect to it. Every rank gets the same method with its own rank, and the same
+// secret as hexadecimal digits.
 func ExampleInitMethod() {
 	rank, digits := os.Getenv("MY_RANK"), os.Getenv("MY_SECRET")
 	secret, err := mpi.ParseSecret(digits)
@@ -68,8 +68,8 @@ func ExampleInitMethod() {
 	fmt.Println("the sum of", c.Size(), "ranks is", sum[0])
 }
 
-// The ranks exchange their addresses through a file that all of them can reach. It does not exist before, and the last rank that leaves
-// removes it.
+// The ranks exchange their addresses through a file that all of them can reach. The file does not exist beforehand, and the last rank that
+// leaves removes it.
 func ExampleInitMethod_file() {
 	dir, err := os.MkdirTemp("", "group")
 	if err != nil {
@@ -230,7 +230,7 @@ func ExampleIAllReduce() {
 	// Output: [3 6] 2
 }
 
-// An operation made from a function: the number with the larger absolute value.
+// The operation is made from a function, and keeps the number with the larger absolute value.
 func ExampleNewOp() {
 	largest := mpi.NewOp("largest", true, func(dst, left, right []float64) {
 		for i := range dst {
@@ -252,7 +252,7 @@ func ExampleNewOp() {
 	// Output: [2 -2]
 }
 
-// One rank does not find its file. All ranks return that error, and none waits for it in a collective.
+// One rank does not find its file. All ranks return that error, and no rank waits for the failed one in a collective.
 func ExampleAgree() {
 	ranks(3, func(ctx context.Context, c *mpi.Comm) error {
 		var err error

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Explain has a time for each algorithm that may be chosen, and chooses one of them.
+// Explain predicts a time for each algorithm that may be chosen, and chooses one of them.
 func TestExplainPredictsEveryAlgorithm(t *testing.T) {
 	for _, over := range []string{"shm", "tcp"} {
 		c := newWorldOn(t, over, 2, nil)[0]

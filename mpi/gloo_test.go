@@ -10,18 +10,18 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// glooLengths are the numbers of elements that Gloo's tests (gloo/test) go through, and some around powers of two.
+// glooLengths are the numbers of elements in Gloo's tests (gloo/test), and some around powers of two.
 var glooLengths = []int{0, 1, 10, 64, 100, 1000, 10000, 3, 31, 33, 127, 1023, 1025}
 
-// In large worlds, and with costly elements, of all ranks' buffers together, one algorithm of each collective is played for each length,
-// another in each run.
+// In worlds of more than large ranks, or if the buffers of all ranks have more than costly elements, each length is played with only one
+// algorithm of each collective, another one in each run.
 const (
 	large  = 8
 	costly = 60_000
 )
 
-// gloo plays every algorithm of every collective with every length, back to back on one Comm, as one rank; the element type, the place of
-// buffers and what else a round is made of, dice say. The ranks of one world give the same seed.
+// gloo plays every algorithm of every collective with every length, back to back on one Comm, as one rank. Dice choose the element type,
+// the place of buffers and the rest of a round. All ranks of a world must pass the same seed.
 func gloo(ctx context.Context, c *Comm, seed uint64) error {
 	dice, own := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, uint64(c.Rank()+1)))
 	pool, err := Alloc[uint8](ctx, c, 256<<10)
@@ -68,8 +68,9 @@ func testGloo(t *testing.T, over string, size int) {
 	})
 }
 
-// glooWorldsOn are all of them on the network within this process, and on the others two of the small ones; under the race detector,
-// which slows them down, half of the small ones, and one.
+// glooWorldsOn returns the sizes of worlds to play on a transport. The network within this process plays all of them, and each of the
+// others two of the small ones. The race detector slows the tests down: with it, the network within this process plays half of the small
+// ones, and each of the others one.
 func glooWorldsOn(over string) []int {
 	small := glooWorlds[:slices.Index(glooWorlds, large)+1]
 	switch {
@@ -81,7 +82,7 @@ func glooWorldsOn(over string) []int {
 	return append(sampleOf(over, small), sampleOf(over, small)...)
 }
 
-// One of the large worlds on one of the transports between processes, others in each run.
+// One of the large worlds takes every length on one of the transports between processes. Each run draws both.
 func TestLargeWorldsTakeGloosLengths(t *testing.T) { // without the race detector
 	if raceEnabled || testing.Short() {
 		t.Skip("many ranks with many messages: not with -short, nor with the race detector, which slows them down")
@@ -92,8 +93,8 @@ func TestLargeWorldsTakeGloosLengths(t *testing.T) { // without the race detecto
 	testGloo(t, over, many[rand.IntN(len(many))])
 }
 
-// Everything is reduced, scanned and moved by every element type and every operation that it has, with every algorithm: what the dice
-// of the other tests leave out in one run.
+// Every algorithm of every reduction and scan takes every element type with every operation of that type. The dice of the other tests leave
+// some of these out in one run.
 func TestEveryTypeGoesByEveryAlgorithm(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// counted is an error unless c has size ranks that can sum, the world ranks given.
+// counted returns an error unless c consists of the given ranks of the world, in that order, and can sum.
 func counted(ctx context.Context, c *Comm, ranks ...int) error {
 	if !slices.Equal(c.Ranks(), ranks) || c.Size() != len(ranks) {
 		return fmt.Errorf("the group is of %v, want %v", c.Ranks(), ranks)
@@ -31,7 +31,7 @@ func counted(ctx context.Context, c *Comm, ranks ...int) error {
 	return nil
 }
 
-// torch's new_subgroups_by_enumeration [[0,2],[1,3]], a group in another order, groups that overlap, and groups of groups.
+// Groups can be disjoint, as torch's new_subgroups_by_enumeration [[0,2],[1,3]], have another order, overlap, and nest.
 func TestGroupsOverlapAndNest(t *testing.T) {
 	everywhere(t, []int{4}, func(ctx context.Context, c *Comm) error {
 		lists := [][]int{{0, 2}, {1, 3}, {3, 1, 0}, {2}, {0, 1, 2, 3}}
@@ -194,7 +194,7 @@ func TestGroupDisagreementIsFound(t *testing.T) {
 	}
 }
 
-// A group outlives its failed sibling; a member that has closed it is an error of the others' next call.
+// A group outlives its failed sibling. If one rank has closed a group, the next call of the others fails.
 func TestGroupOutlivesItsFailedSibling(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {

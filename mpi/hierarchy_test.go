@@ -11,14 +11,15 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// machines is a store that has a rank of this machine believe that only width of the ranks are here, and the
-// others on further machines, as many on each.
+// machines is a store that makes a rank believe that it shares its machine with only those ranks that are in the same run of width ranks,
+// and that the others are elsewhere.
 type machines struct {
 	store.Store
 	rank, width int
 }
 
-// widthOf makes two machines of the ranks, or several, of which the last has fewer ranks where that cannot be helped.
+// widthOf returns how many ranks a machine has: half of them if their number is even, else three or two. The last machine has fewer ranks
+// only if their number is divisible by neither two nor three.
 func widthOf(size int) int {
 	switch {
 	case size%2 == 0:
@@ -38,12 +39,13 @@ func (m machines) Get(ctx context.Context, key string) ([]byte, error) {
 	if rank/m.width == m.rank/m.width {
 		return value, err
 	}
-	words := strings.SplitN(string(value), " ", 3) // the last one is the machine
+	words := strings.SplitN(string(value), " ", 3) // the last word names the machine
 	words[2] = "another machine"
 	return []byte(strings.Join(words, " ")), err
 }
 
-// Ranks that are spread evenly over machines reduce within these first, and keep the canonical order, or are refused.
+// Ranks that are spread evenly over machines reduce within the machines first. If that would not keep the canonical order, naming the
+// algorithm is an error.
 func TestHierarchyReducesWithinMachinesFirst(t *testing.T) {
 	for size, want := range map[int]struct{ is, canonical bool }{
 		2: {false, false}, 4: {true, true}, 5: {false, false}, 6: {true, false}, 8: {true, true}, 9: {true, false},

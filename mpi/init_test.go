@@ -46,7 +46,7 @@ func TestFaultyInitConfigIsRefused(t *testing.T) {
 
 func TestInitGivesUpAfterTimeout(t *testing.T) {
 	const want = "init rank 0 of 2: connect ranks: rank 0 of 2 did not meet rank 1"
-	// A busy machine may need the whole time before the rank begins to wait for others: then it gets more.
+	// On a busy machine the time may pass before the rank begins to wait for the others. The test then allows more.
 	for timeout := 50 * time.Millisecond; ; timeout *= 4 {
 		s := store.NewMemory()
 		cfg := testConfig(s, 0, 2)
@@ -65,8 +65,7 @@ func TestInitGivesUpAfterTimeout(t *testing.T) {
 	}
 }
 
-// A rank with another secret is refused and logged; the others name it when
-// their context ends.
+// A rank with another secret is refused and logged. The others name it when their context ends.
 func TestInitRefusesAnotherSecret(t *testing.T) {
 	t.Parallel() // it waits
 	ending(t, 3*time.Second, func(ctx context.Context) error {
@@ -132,7 +131,7 @@ func TestStrangersDoNotDisturbInit(t *testing.T) {
 	closeAll(comms)
 }
 
-// A secret goes from the one who makes it to the ranks as text, and to nobody else.
+// A secret comes back from its text. Printing a secret does not show it.
 func TestSecretComesBackFromItsText(t *testing.T) {
 	made, err := NewSecret()
 	if err != nil {
@@ -169,10 +168,10 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// generous is how long a start may take here; docs/benchmarks.md has what it takes on a quiet machine.
+// generous is how long a start may take here. docs/benchmarks.md says how long it takes on a quiet machine.
 const generous = 5 * time.Second
 
-// cpuTime is what this process has used so far.
+// cpuTime returns how much processor time this process has used so far.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used unix.Rusage
@@ -196,7 +195,7 @@ func TestThousandRanksMeetInTime(t *testing.T) { // without the race detector
 	skipTimed(t)
 	const size = 1000
 	var w []*Comm
-	// Of the processor, not of the clock: for as long as they have, the ranks wait for each other alone, and all are in this process.
+	// The limit is on processor time, not on elapsed time: the ranks mostly wait for each other, and all of them are in this process.
 	testkit.Promptly(t, generous, func() time.Duration {
 		begin, used := time.Now(), cpuTime(t)
 		w = newLocal(t, transport.NewNetwork(size), nil)
@@ -213,7 +212,7 @@ func TestThousandRanksMeetInTime(t *testing.T) { // without the race detector
 	}))
 }
 
-// startProcess is a rank that meets the others, and no more.
+// startProcess is a rank that only meets the others.
 func startProcess(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
 func TestManyProcessesMeetInTime(t *testing.T) { // without the race detector

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestInitMethod has ranks meet by each kind of word, named in it or beside it, and add something up.
+// TestInitMethod has ranks meet by each kind of init method, with their numbers in the method or in the configuration, and sum something.
 func TestInitMethod(t *testing.T) {
 	const size = 3
 	free := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
@@ -61,7 +61,7 @@ func TestInitMethodSaysWhyItFails(t *testing.T) {
 	secret := auth.NewSecret()
 	for method, want := range map[string]string{
 		"/scratch/store": "is not an init method",
-		// a file does not show at which address ranks reach each other
+		// a file does not show at which address the ranks can reach each other
 		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set",
 	} {
 		c, err := InitMethod(t.Context(), method, InitConfig{Size: 1, Secret: secret, Config: DefaultConfig()})

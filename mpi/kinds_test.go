@@ -6,14 +6,14 @@ import (
 	"math/rand/v2"
 )
 
-// kind is an element type with its arithmetic, written down a second time, the slow way.
+// kind is an element type with a second, slow implementation of its arithmetic.
 type kind[T Number] struct {
 	label  string
 	of     func(x int) T                    // exact, for x from 0 to 255
-	random func(dice *rand.Rand) T          // what is hard to add up
+	random func(dice *rand.Rand) T          // values that are hard to add up
 	fold   func(op Standard) func(a, b T) T // nil if there is no such operation
-	scale  func(x T, factor int) T          // nil where there is none
-	divide func(x T, n int) T               // nil where there is none
+	scale  func(x T, factor int) T          // nil if there is no such operation
+	divide func(x T, n int) T               // nil if there is no such operation
 	bits   func(x T) (uint64, uint64)       // distinguishes values; all NaNs are equal
 }
 
@@ -65,7 +65,7 @@ var (
 	}
 )
 
-// wild is a number of any sign and of widely different sizes, so that the order of a sum shows in its bits.
+// wild returns a number of any sign and of widely varying size, so that the order of a sum shows in its bits.
 func wild(dice *rand.Rand) float64 { return dice.NormFloat64() * math.Exp2(float64(dice.IntN(24)-12)) }
 
 type wholeNumber interface {
@@ -107,7 +107,7 @@ func foldFloat[T float32 | float64](op Standard) func(a, b T) T {
 	case Product:
 		return func(a, b T) T { return a * b }
 	case Min:
-		return func(a, b T) T { return min(a, b) } // The Go Programming Language Specification: as Min documents
+		return func(a, b T) T { return min(a, b) } // NaN and -0 are as The Go Programming Language Specification says, and as Min documents
 	case Max:
 		return func(a, b T) T { return max(a, b) }
 	}
@@ -156,8 +156,8 @@ func foldComplex[T complex64 | complex128](op Standard) func(a, b T) T {
 	return nil
 }
 
-// tree combines one element of every rank in canonical order, by the definition: neighbors are paired, level by level, and
-// one left over moves up as it is. It uses up xs.
+// tree combines one element of every rank in canonical order, by the definition: neighbors are paired, level by level, and an element that
+// is left over moves up unchanged. It overwrites xs.
 func tree[T any](xs []T, f func(a, b T) T) T {
 	for len(xs) > 1 {
 		next := xs[:0]
@@ -173,7 +173,7 @@ func tree[T any](xs []T, f func(a, b T) T) T {
 	return xs[0]
 }
 
-// inputs makes up n elements for each rank, the same on every rank that asks.
+// inputs makes n random elements for each rank. Every rank that passes the same seed gets the same.
 func (k kind[T]) inputs(seed uint64, size, n int) [][]T {
 	all := make([][]T, size)
 	for rank := range all {
@@ -186,7 +186,7 @@ func (k kind[T]) inputs(seed uint64, size, n int) [][]T {
 	return all
 }
 
-// canonical is what these inputs combine to.
+// canonical returns what the inputs combine to in the canonical order.
 func (k kind[T]) canonical(inputs [][]T, f func(a, b T) T) []T {
 	result := make([]T, len(inputs[0]))
 	column := make([]T, len(inputs))
@@ -199,7 +199,7 @@ func (k kind[T]) canonical(inputs [][]T, f func(a, b T) T) []T {
 	return result
 }
 
-// same is an error that shows the first element whose bits are not those wanted. All NaNs are the same.
+// same returns an error that shows the first element whose bits are not those wanted. All NaNs are equal.
 func (k kind[T]) same(got, want []T) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d elements, want %d", len(got), len(want))

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Gathers and scatters of many buffers do what one call for each does, waited for or not, packed or too long for that.
+// Gathers and scatters of many buffers do what one call for each buffer does, waited for or not, packed or too long to be packed.
 func TestManyBuffersMoveLikeSingleOnes(t *testing.T) {
 	everywhere(t, []int{1, 2, 3}, func(ctx context.Context, c *Comm) error {
 		size, rank := c.Size(), c.Rank()
@@ -62,7 +62,7 @@ func TestManyBuffersMoveLikeSingleOnes(t *testing.T) {
 	})
 }
 
-// Reductions and broadcasts of many buffers go on by themselves.
+// Requests that reduce or broadcast many buffers give the right results.
 func TestManyBuffersGoOnByThemselves(t *testing.T) {
 	everywhere(t, []int{1, 3}, func(ctx context.Context, c *Comm) error {
 		sums, sent := [][]int32{{1}, {2, 3}}, [][]int32{{int32(c.Rank())}, {int32(c.Rank()), 9}}
@@ -100,7 +100,7 @@ func TestOverlappingBuffersAreRefused(t *testing.T) {
 	}
 }
 
-// Buffers that are cut elsewhere are other buffers.
+// Buffers of the same total length that are cut at other places are a mismatch.
 func TestBuffersOfOtherLengthsAreAMismatch(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *Comm) error{
 		"all_reduce": func(ctx context.Context, c *Comm) error {

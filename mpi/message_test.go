@@ -13,7 +13,7 @@ import (
 
 var couples = []int{2, 3, 5}
 
-// torch's send_recv all-to-all: everybody sends its rank to everybody, all at once, with a tag for each source.
+// Every rank sends its number to every other rank, all at once, with a tag for each source. This is torch's send_recv all-to-all.
 func TestMessagesGoFromAllToAll(t *testing.T) {
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
 		var requests []*Request
@@ -38,7 +38,7 @@ func TestMessagesGoFromAllToAll(t *testing.T) {
 	})
 }
 
-// Batches of long and empty messages around a ring, while collectives of the same Comm run.
+// Batches of long and empty messages go around a ring while collectives of the same Comm run.
 func TestMessagesRunBesideCollectives(t *testing.T) {
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
 		next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
@@ -66,7 +66,7 @@ func TestMessagesRunBesideCollectives(t *testing.T) {
 	})
 }
 
-// Messages are matched by their tags, whatever the order; those with the same tag arrive in theirs.
+// Messages are matched by their tags, whatever their order. Messages with the same tag arrive in the order in which they were sent.
 func TestMessageTagsAreKeptApart(t *testing.T) {
 	const tags, each = 10, 20
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
@@ -94,7 +94,7 @@ func TestMessageTagsAreKeptApart(t *testing.T) {
 	})
 }
 
-// torch's recv any-source, and Gloo's RPC over it: rank 0 answers whoever asks.
+// A receive from any source names the source: rank 0 answers the rank that asked. This is torch's recv any-source, and Gloo's RPC over it.
 func TestReceiveFromAnySourceNamesIt(t *testing.T) {
 	const questions = 30
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
@@ -132,7 +132,8 @@ func TestReceiveFromAnySourceNamesIt(t *testing.T) {
 	})
 }
 
-// Gloo's AbortRecv and AbortSend: the end of the context ends both, and the Comm.
+// If the context of a receive ends, the receive fails and the Comm breaks, so the messages of the other rank fail, too. The cases are
+// Gloo's AbortRecv and AbortSend.
 func TestCancelEndsMessagesAndTheComm(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -162,7 +163,7 @@ func TestMisusedMessageIsAnError(t *testing.T) {
 	tests := []struct {
 		name string
 		zero func(ctx context.Context, c *Comm) error // what rank 0 does
-		one  func(ctx context.Context, c *Comm) error // and rank 1, or nil
+		one  func(ctx context.Context, c *Comm) error // what rank 1 does, or nil
 		is   error
 		text string
 	}{

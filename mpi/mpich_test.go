@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// The tests of this file are from MPICH's test/mpi/coll, with every algorithm of the collective.
+// The tests of this file are from MPICH's test/mpi/coll. Most of them use every algorithm of the collective.
 
-// byEach calls f with c set to every algorithm of the collective.
+// byEach calls f for every algorithm of the collective, with c set to that algorithm.
 func byEach(c *Comm, collective string, f func(c *Comm) error) error {
 	for _, name := range permitted(c, collective) {
 		if err := f(c.Using(name)); err != nil {
@@ -42,7 +42,7 @@ func mpichRedscat(ctx context.Context, c *Comm) error {
 	})
 }
 
-// Block i of rank r is r*B*size + i: the left operand of all is rank 0's, the right one that of the last rank.
+// mpichRedscat2 is redscat2. Element i of rank r is r+i. The left operand of all is rank 0's, and the right one that of the last rank.
 func mpichRedscat2(ctx context.Context, c *Comm) error {
 	const block = 5
 	rank, size := c.Rank(), c.Size()
@@ -79,7 +79,7 @@ func mpichAllToAll(ctx context.Context, c *Comm) error {
 	})
 }
 
-// Rank r gets r items of each rank.
+// Rank r gets r items from each rank.
 func mpichAllToAllV(ctx context.Context, c *Comm) error {
 	rank, size := c.Rank(), c.Size()
 	to, from := make([]int, size), make([]int, size)
@@ -100,7 +100,7 @@ func mpichAllToAllV(ctx context.Context, c *Comm) error {
 	})
 }
 
-// Nothing goes to any but the two neighbors.
+// Each rank sends only to its two neighbors.
 func mpichAllToAllV0(ctx context.Context, c *Comm) error {
 	const block = 3
 	rank, size := c.Rank(), c.Size()
@@ -177,7 +177,7 @@ func equal[T comparable](got, want []T) error {
 	return nil
 }
 
-// allredmany: 10,000 calls in MPICH, back to back.
+// mpichAllredMany is allredmany. MPICH makes 10,000 calls, back to back.
 func mpichAllredMany(ctx context.Context, c *Comm) error {
 	calls := 300
 	if *conformRounds > 1 {
@@ -192,7 +192,7 @@ func mpichAllredMany(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// longuser: an operation of the user's on 1, 2, 4, ... doubles.
+// mpichLongUser is longuser, a user's operation on 1, 2, 4, ... doubles.
 func mpichLongUser(ctx context.Context, c *Comm) error {
 	add := NewOp("add", true, func(dst, a, b []float64) {
 		for i := range dst {
@@ -211,10 +211,10 @@ func mpichLongUser(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// triple is uoplong's (sum, max, min) in one element.
+// triple packs (sum, max, min) of uoplong into one element.
 func triple(sum, maximum, minimum uint64) uint64 { return sum<<32 | maximum<<16 | minimum }
 
-// uoplong: an operation of the user's on many triples. MPICH goes to 1.2 million of them.
+// mpichUserOpLong is uoplong, a user's operation on many triples. MPICH uses up to 1.2 million of them.
 func mpichUserOpLong(ctx context.Context, c *Comm) error {
 	combine := NewOp("sum_max_min", true, func(dst, a, b []uint64) {
 		for i := range dst {
@@ -245,8 +245,8 @@ func mpichUserOpLong(ctx context.Context, c *Comm) error {
 
 var kindTriple = whole[uint64]("triple")
 
-// red4: the product of permutations, one of a rank, which no other order of the ranks gives. The permutation of rank r swaps
-// places r and r+1.
+// mpichPermutations is red4, the product of one permutation of each rank, which no other order of the ranks gives. The permutation of rank
+// r swaps places r and r+1.
 func mpichPermutations(ctx context.Context, c *Comm) error {
 	after := NewOp("after", false, func(dst, left, right []uint64) {
 		for i := range dst {
@@ -291,12 +291,13 @@ func permute(first, second uint64) uint64 {
 	return both
 }
 
-// +1e6 on one rank, -1e6 on another, 1e-2 elsewhere: the same bits on all ranks, those of the canonical tree.
+// mpichAllredFloat sums +1e6 of one rank, -1e6 of another, and 1e-2 of the others. All ranks get the same bits, those of the canonical
+// tree.
 func mpichAllredFloat(ctx context.Context, c *Comm) error {
 	const n = 23
 	names := canonicalNames(c, "all_reduce")
 	if !c.core.config().Deterministic {
-		names = names[1:] // the choice may be any
+		names = names[1:] // the algorithm that the Comm chooses need not be canonical
 	}
 	for a := range c.Size() {
 		for b := range c.Size() {
@@ -318,7 +319,8 @@ func mpichAllredFloat(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// coll4 and coll5: a 10 x 10 table's rows are dealt out, a few to each rank and the rest to the last, and gathered again.
+// mpichRows is coll4 and coll5. The rows of a table are scattered, a few to each rank and the rest to the last, and gathered again. MPICH's
+// table is 10 x 10.
 func mpichRows(ctx context.Context, c *Comm) error {
 	const rows, columns = 30, 10
 	rank, size := c.Rank(), c.Size()
@@ -354,13 +356,13 @@ func mpichRows(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// coll6: the same by an all-gather, whose input may be its place in the output.
+// mpichAllRows is coll6, the same by an all-gather. Its input is the rank's place in the output, and then another buffer.
 func mpichAllRows(ctx context.Context, c *Comm) error {
 	const columns = 7
 	rank, size := c.Rank(), c.Size()
 	counts := make([]int, size)
 	for i := range counts {
-		counts[i] = i * columns // none of rank 0
+		counts[i] = i * columns // rank 0 has none
 	}
 	want := make([]int32, sum(counts))
 	for i := range want {
@@ -377,7 +379,7 @@ func mpichAllRows(ctx context.Context, c *Comm) error {
 	})
 }
 
-// nonblocking: one request of every collective, all under way at once, waited for in the reverse order.
+// mpichNonblocking is nonblocking: one request of every collective, all under way at once, waited for in the reverse order.
 func mpichNonblocking(ctx context.Context, c *Comm) error {
 	rank, size := c.Rank(), c.Size()
 	mine, all, ranks := []int32{int32(rank)}, make([]int32, size), make([]int32, size)

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// shard is an object such as trainers exchange.
+// shard is an object of the kind that trainers exchange.
 type shard struct {
 	Name  string
 	Rank  int
@@ -65,7 +65,7 @@ func TestObjectsReachEveryRank(t *testing.T) {
 	})
 }
 
-// Bytes of lengths that the receivers need not know, none among them.
+// The receivers of bytes need not know the lengths, one of which is 0.
 func TestBytesOfUnknownLengthsArrive(t *testing.T) {
 	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
 		of := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank)}, 1000*rank) }
@@ -111,11 +111,11 @@ func TestBytesTooLongFailOnEveryRank(t *testing.T) {
 	}
 }
 
-// One rank's value cannot be encoded: all ranks get an error, and at once.
+// If one rank's value cannot be encoded, all ranks get an error at once.
 func TestUnencodableObjectFailsOnEveryRank(t *testing.T) {
 	bad := func(rank, culprit int) float64 {
 		if rank == culprit {
-			return math.NaN() // JSON has none
+			return math.NaN() // JSON cannot encode it
 		}
 		return 1
 	}
@@ -151,7 +151,7 @@ func TestUnencodableObjectFailsOnEveryRank(t *testing.T) {
 						t.Errorf("rank %d got %v", rank, err)
 					}
 				}
-				// Nothing is broken: all know where they are.
+				// The Comm is not broken: all ranks can make the next call.
 				must(t, testkit.Each(3, func(rank int) error { return w[rank].Barrier(t.Context()) }))
 			})
 		}

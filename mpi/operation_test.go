@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Arguments that one rank can recognize as wrong: an error on that rank that says what is wrong, and one on the others that passes it on.
+// If one rank can recognize its arguments as wrong, its error says what is wrong. The others get an error that passes this on.
 func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 	three, four := make([]int32, 3), make([]int32, 4)
 	tests := []struct {
@@ -108,7 +108,8 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 	}
 }
 
-// Under Deterministic only canonical algorithms may be named; without it all of them, but not for an operation that does not commute.
+// Under Deterministic only canonical algorithms may be named. Otherwise all of them may be named, except that an operation that does not
+// commute needs a canonical one.
 func TestOnlyCanonicalAlgorithmsAreDeterministic(t *testing.T) {
 	for _, tt := range conformity {
 		for name, canonical := range tt.algorithms(4) {
@@ -158,7 +159,8 @@ func reduceBy(ctx context.Context, c *Comm, name string, op Op) error {
 	return nil
 }
 
-// PyTorch 1.13.1 with Gloo answers NaN in a minimum or maximum by the order of operands: here NaN propagates. Sums of uint8 wrap in both.
+// In PyTorch 1.13.1 with Gloo, a minimum or maximum with a NaN depends on the order of operands. Here NaN propagates. Sums of uint8 wrap in
+// both.
 func TestNaNPropagatesInReductions(t *testing.T) {
 	nan, negative, inf := math.NaN(), math.Copysign(0, -1), math.Inf(1)
 	everywhere(t, []int{2}, func(ctx context.Context, c *Comm) error {
@@ -185,10 +187,10 @@ func TestNaNPropagatesInReductions(t *testing.T) {
 	})
 }
 
-// Counts of two ranks that do not fit, of which each rank knows only its own, are an error on both: at once, or in the next call if the
-// sender did not have to wait.
+// If the counts of two ranks do not fit, and each rank knows only its own, both get an error: at once, or in the next call if the sender
+// did not have to wait.
 func TestRaggedCountsThatDoNotFitAreErrors(t *testing.T) {
-	// Rank 0 has n elements for each rank, and rank 1 has, or is due, so many from it or for it.
+	// Rank 0 has a count of n for each rank. Rank 1 has a count of other for what it sends to rank 0 or expects from it.
 	calls := map[string]func(ctx context.Context, c *Comm, n, other int) error{
 		"gather": func(ctx context.Context, c *Comm, n, other int) error {
 			return GatherV(ctx, c, make([]int32, 2*n), make([]int32, []int{n, other}[c.Rank()]), []int{n, n}, 0)
@@ -270,7 +272,7 @@ func TestRaggedCallsGoOnByThemselves(t *testing.T) {
 			return err
 		}
 		if rank != 0 {
-			copy(gathered, want) // root's alone is filled
+			copy(gathered, want) // only the root's buffer is filled
 		}
 		for name, pair := range map[string][2][]int32{"all_gather": {all, want}, "gather": {gathered, want}, "scatter": {handed, mine},
 			"reduce_scatter": {sums, mine}} {
@@ -288,7 +290,7 @@ func TestRaggedCallsGoOnByThemselves(t *testing.T) {
 	})
 }
 
-// Gloo's broadcast of 512 Mi - 1 elements, and MPICH's gather_big: lengths in bytes that 31 bits do not hold.
+// Buffers arrive whose lengths in bytes do not fit in 31 bits: Gloo's broadcast of 512 Mi - 1 elements, and MPICH's gather_big.
 func TestHugeBuffersArrive(t *testing.T) {
 	if *conformRounds == 1 {
 		t.Skip("takes 12 GiB of memory: only with -args -rounds 2, or more, as scripts/test --long does")
@@ -336,7 +338,7 @@ func TestHugeBuffersArrive(t *testing.T) {
 	}
 }
 
-// Too few counts are an error on every rank, also on those without a count.
+// Too few counts are an error on every rank, also if there are none for a rank.
 func TestTooFewCountsAreAnErrorOnEveryRank(t *testing.T) {
 	for _, over := range transports {
 		w := newWorldOn(t, over, 2, nil)

@@ -14,11 +14,11 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// A rank is cut off during the first timed messages, which have 512 KiB. Init fails on all ranks, and the others name that rank.
+// If a rank is cut off during the first timed messages, which have 512 KiB, Init fails on all ranks, and the others name that rank.
 func TestCutWhileMessagesAreTimedIsNoticed(t *testing.T) {
 	const size, victim = 4, 0 // higher ranks dial lower ones, and rank 0 times messages with the last one
 	var r relay
-	r.cutAfter(100_000) // what goes before is short
+	r.cutAfter(100_000) // all traffic before those messages is shorter
 	s := store.NewMemory()
 	defer s.Close()
 	var errs []error
@@ -44,7 +44,7 @@ func TestCutWhileMessagesAreTimedIsNoticed(t *testing.T) {
 	}
 }
 
-// A rank dies while it times messages with another: that one names it, and so do those that wait for the costs.
+// If a rank dies while it times messages with another, that other rank names it, and so do the ranks that wait for the costs.
 func TestDeathWhileMessagesAreTimedIsNoticed(t *testing.T) {
 	for _, victim := range []int{0, 1} {
 		t.Run(fmt.Sprintf("rank_%d", victim), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestDeathWhileMessagesAreTimedIsNoticed(t *testing.T) {
 				comms := newLocal(t, network, nil)
 				const delay = time.Millisecond
 				network.Delay(delay)
-				time.AfterFunc(9*delay, func() { network.Kill(victim) }) // the length that does not count takes 6
+				time.AfterFunc(9*delay, func() { network.Kill(victim) }) // the warm-up, which does not count, takes 6 delays
 				begun := time.Now()
 				errs := testkit.Each(size, func(rank int) error {
 					k := comms[rank].core
@@ -81,12 +81,12 @@ func TestDeathWhileMessagesAreTimedIsNoticed(t *testing.T) {
 	}
 }
 
-// A rank that stands still while the others join is named, after the time-out.
+// A rank that does not respond while the others join is named after the time-out.
 func TestRankThatStandsStillWhileOthersJoinIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, victim, timeout = 4, 2, time.Second
 		network := transport.NewNetwork(size)
-		network.Delay(time.Millisecond) // so that ranks have begun to join for a while when they come to wait for the one
+		network.Delay(time.Millisecond) // so that ranks have been joining for a while when they begin to wait for the victim
 		for rank := range size {
 			if rank != victim {
 				network.Cut(rank, victim)

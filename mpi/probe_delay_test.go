@@ -14,7 +14,8 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// timed has rank 0 time its link to rank 1. It returns the times of the messages, what was made of them, and how long it took.
+// timed has rank 0 time its link to rank 1. It returns rank 0's prober with the times of the messages, the costs that follow from them, and
+// how long the timing took.
 func timed(t *testing.T, comms []*Comm) (asking *prober, costs model.Costs, took time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -28,8 +29,8 @@ func timed(t *testing.T, comms []*Comm) (asking *prober, costs model.Costs, took
 	return asking, costs, time.Since(begun)
 }
 
-// On a link that takes nothing but time, an exchange takes as long as a byte is under way, whichever rank begins a little later; and a
-// message with its answer twice as long.
+// On a link that has only a delay, an exchange takes as long as a byte is under way, whichever rank begins a little later. A message with
+// its answer takes twice as long.
 func TestExchangeTakesTheTimeOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 100 * time.Microsecond
@@ -37,7 +38,7 @@ func TestExchangeTakesTheTimeOnTheWay(t *testing.T) {
 		comms := newLocal(t, network, nil)
 		network.Delay(delay)
 		_, costs, _ := timed(t, comms)
-		for i := range longest { // not the longest: each of its pieces takes a delay
+		for i := range longest { // without the longest: each of its pieces takes a delay
 			for what, c := range map[string]struct{ got, want float64 }{
 				"an exchange": {costs.Exchange[i], delay.Seconds()},
 				"a message":   {costs.Message[i], 2 * delay.Seconds()},
@@ -50,7 +51,7 @@ func TestExchangeTakesTheTimeOnTheWay(t *testing.T) {
 	})
 }
 
-// On a link with a long delay, each length has two rounds, and the longest none.
+// On a link with a long delay, each length is timed in at most two rounds, and the longest length is not timed.
 func TestLongDelayIsTimedInFewRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 25 * time.Millisecond
@@ -71,7 +72,7 @@ func TestLongDelayIsTimedInFewRounds(t *testing.T) {
 			t.Errorf("the costs are %+v", costs)
 		}
 		// Each length but the longest has two exchanges and two messages, and so does the warm-up. The first exchange takes up to two
-		// delays, as the partner must hear of it first. One more delay passes until the partner hears that it is over.
+		// delays, because the partner must first learn of it. One more delay passes until the partner learns that the timing is over.
 		if most := delay * (6*(1+time.Duration(longest)) + 1); took > most {
 			t.Errorf("it took %v, want no more than %v", took, most)
 		}
@@ -82,8 +83,8 @@ func TestLongDelayIsTimedInFewRounds(t *testing.T) {
 type slowFabric struct {
 	transport.Fabric
 	network *transport.Network
-	setting *sync.Mutex   // the network's delay
-	half    time.Duration // that 512 KiB take
+	setting *sync.Mutex   // guards the network's delay
+	half    time.Duration // the time that 512 KiB take
 }
 
 type slowLink struct {
@@ -102,7 +103,7 @@ func (l slowLink) Write(head, body []byte) (int, error) {
 	return l.Link.Write(head, body)
 }
 
-// newSlow joins two ranks by links on which 512 KiB take that long.
+// newSlow joins two ranks by links on which 512 KiB take the time half.
 func newSlow(t *testing.T, half time.Duration) []*Comm {
 	t.Helper()
 	network, setting := transport.NewNetwork(2), new(sync.Mutex)
@@ -119,12 +120,12 @@ func newSlow(t *testing.T, half time.Duration) []*Comm {
 	})
 }
 
-// A slow link is timed for about as long as a few messages of 512 KiB take. The longest ones are left out, and are taken to cost as much a
-// byte as the others.
+// A slow link is timed for about as long as a few messages of 512 KiB take. The longest messages are left out, and are taken to cost as
+// much per byte as the others.
 func TestSlowLinkIsTimedInLittleTime(t *testing.T) {
 	for _, tt := range []struct {
 		half    time.Duration
-		longest bool // is timed
+		longest bool // whether the longest length is timed
 	}{{time.Millisecond, true}, {4 * time.Millisecond, false}, {40 * time.Millisecond, false}} { // 4 Gbit/s, 1 Gbit/s, 100 Mbit/s
 		t.Run(tt.half.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestSlowLinkIsTimedInLittleTime(t *testing.T) {
 	}
 }
 
-// The context's end ends the timing on both ranks, also where nothing arrives any more.
+// The end of the context ends the timing on both ranks, even if nothing arrives any more.
 func TestTimingEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := transport.NewNetwork(2)

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// If the system does not have the memory, on one rank or on both, messages are timed nevertheless.
+// Messages are timed even if the system refuses the memory on one rank or on both.
 func TestMessagesAreTimedInLittleMemory(t *testing.T) {
 	refuse := func(int, int64, int, int, int) ([]byte, error) { return nil, unix.ENOMEM }
 	for name, mmaps := range map[string][2]mmapFunc{
@@ -24,7 +24,7 @@ func TestMessagesAreTimedInLittleMemory(t *testing.T) {
 				if err := p.timeLink(t.Context(), 1, &costs); err != nil {
 					return err
 				}
-				// Also the lengths that the other rank may have left out.
+				// The lengths include those that the other rank may have left out.
 				for i := range model.Lengths {
 					p.touch(i)
 					for range 2 * pieces {

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// On every transport, all ranks have the same costs; where there are links, these are measured.
+// All ranks have the same costs on every transport. If there are links, the costs are measured.
 func TestRanksHaveTheSameCosts(t *testing.T) {
 	guess := model.Uniform(defaultMachine)
 	for over, measured := range map[string]func(w *world) bool{
@@ -37,7 +37,7 @@ func TestRanksHaveTheSameCosts(t *testing.T) {
 	}
 }
 
-// Costs arrive as they were, but for the digits that four bytes have no room for; what cannot be costs is a guess.
+// Costs arrive as they were, except for the digits that do not fit in four bytes. Values that cannot be costs are replaced by a guess.
 func TestCostsArriveOrAreAGuess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := algorithm.Machine{

@@ -39,7 +39,7 @@ func flightOf(c *Comm) ([]flightLine, error) {
 	return readFlight(text.Bytes())
 }
 
-// The last 1,000 operations are kept, of all the rank's Comms, oldest first.
+// The recorder keeps the last 1,000 operations of all of the rank's Comms, oldest first.
 func TestRecorderKeepsTheLast(t *testing.T) {
 	everywhere(t, []int{1, 2}, func(ctx context.Context, c *Comm) error {
 		d, err := c.Dup(ctx)
@@ -73,7 +73,7 @@ func TestRecorderKeepsTheLast(t *testing.T) {
 	})
 }
 
-// An operation that runs says so, one that failed says why; the file is written at the first failure, once.
+// A running operation is shown as running, and a failed one with its error. The file is written at the first failure, and only then.
 func TestRecorderFileIsWrittenAtTheFirstFailure(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Requests may be waited for in any order, several times, and by several.
+// Requests may be waited for in any order and several times.
 func TestRequestsMayBeAwaitedInAnyOrder(t *testing.T) {
 	const calls = 1000
 	everywhere(t, []int{1, 3}, func(ctx context.Context, c *Comm) error {
@@ -36,7 +36,7 @@ func TestRequestsMayBeAwaitedInAnyOrder(t *testing.T) {
 	})
 }
 
-// Done becomes true without a Wait, of collectives and of messages.
+// Done becomes true without a Wait, for collectives and for messages.
 func TestRequestIsDoneWithoutAWait(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestRequestIsDoneWithoutAWait(t *testing.T) {
 	}
 }
 
-// The end of Wait's context leaves a collective alone: it can still succeed.
+// If the context of a Wait ends, its collective goes on and can still succeed.
 func TestCancelledWaitLeavesItsCollectiveAlone(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -112,7 +112,8 @@ func TestConcurrentCallsTakeTurns(t *testing.T) {
 			var sums [2][calls][3]int64
 			must(t, testkit.Each(2, func(rank int) error {
 				return errors.Join(testkit.Each(calls, func(i int) error {
-					// Any calls of the two ranks may be combined: each has its own powers of two, so the sum shows which ones were.
+					// Any calls of the two ranks may be paired. Each call adds its own power of two, so the sum shows which calls were
+					// paired.
 					own := int64(1) << (calls*rank + i)
 					sums[rank][i] = [3]int64{own, own, own}
 					return AllReduce(t.Context(), w[rank], sums[rank][i][:], Sum)

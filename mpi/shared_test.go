@@ -12,12 +12,12 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Buffers of Alloc are zero, of the length asked for, and apart from each other, also after many.
+// Buffers of Alloc are zero, have the requested length, and do not overlap, even if there are many.
 func TestAlloc(t *testing.T) {
 	everywhere(t, []int{1, 2, 4}, func(ctx context.Context, c *Comm) error {
 		var all [][]int32
 		for i := range 60 {
-			n := (i * 37 % 50) * (c.Rank() + i%2) // of another length on each rank
+			n := (i * 37 % 50) * (c.Rank() + i%2) // the length differs between ranks
 			buf, err := Alloc[int32](ctx, c, n)
 			if err != nil {
 				return err
@@ -54,7 +54,7 @@ func TestAlloc(t *testing.T) {
 	})
 }
 
-// The bits do not depend on where buffers lie: in Alloc's memory, at any place, or elsewhere, and not everywhere alike.
+// The bits do not depend on where buffers lie: in Alloc's memory, at any place, or elsewhere, and not in the same place on all ranks.
 func TestBitsDoNotDependOnAlloc(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -82,7 +82,7 @@ func TestBitsDoNotDependOnAlloc(t *testing.T) { // without the race detector
 	})
 }
 
-// Groups have memory of their own; a buffer of one is like any other to another.
+// A group has its own memory. Another group treats a buffer in it like any other.
 func TestGroupsHaveMemoryOfTheirOwn(t *testing.T) {
 	everywhere(t, []int{4}, func(ctx context.Context, c *Comm) error {
 		pair, err := c.Split(ctx, c.Rank()/2, 0)

@@ -6,8 +6,8 @@ import (
 	"ddpbatch/mpi/internal/engine"
 )
 
-// A decision comes from another process. One that does not name this rank among the survivors, whatever else it
-// says, ends in an error.
+// The decision on the survivors comes from another process. If it does not name this rank as a survivor, Shrink returns an error, whatever
+// else the decision says.
 func TestShrinkWithoutThisRankIsAnError(t *testing.T) {
 	for _, over := range transports {
 		for self, says := range map[string]byte{"left out": 0, "nonsense": 2} {

@@ -11,14 +11,14 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// handmade is a case of another project's tests, with values that were worked out by hand.
+// handmade is a case from another project's tests, with values that were worked out by hand.
 type handmade struct {
 	name   string
 	worlds []int
 	run    func(ctx context.Context, c *Comm) error
 }
 
-// The numbers of ranks that the cases are played by.
+// The numbers of ranks with which the cases are played.
 var (
 	few         = []int{1, 2, 3, 4, 7}                                 // powers of two, odd, and prime
 	mpichWorlds = []int{3, 4, 5, 7, 8, 10}                             // of MPICH's test/mpi/coll/testlist
@@ -54,8 +54,8 @@ var handmadeCases = []handmade{
 	{"mpich/nonblocking", mpichWorlds, mpichNonblocking},
 }
 
-// Every case, over every transport, with every algorithm of its collective: those that keep the canonical order, and then all. The cases
-// of one number of ranks share a world.
+// Every case gives its results over every transport, with every algorithm of its collective: those that keep the canonical order, and then
+// all. The cases with the same number of ranks share a world.
 func TestHandmadeCasesGiveTheirResults(t *testing.T) { // without the race detector
 	if testing.Short() {
 		t.Skip("-short: it compares very many results")
@@ -96,7 +96,7 @@ func handmadeProcess(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// permitted are the algorithms that c may use, sorted; the empty name leaves the choice to it.
+// permitted returns the algorithms that c may use, sorted. The empty name leaves the choice to c.
 func permitted(c *Comm, collective string) []string {
 	if c.core.config().Deterministic {
 		return canonicalNames(c, collective)
@@ -110,8 +110,8 @@ func permitted(c *Comm, collective string) []string {
 	return names
 }
 
-// reduced is an error unless the ranks' in becomes want, by AllReduce with every algorithm, and by Reduce at each root, with
-// every algorithm at some root.
+// reduced returns an error unless the ranks' in becomes want, by AllReduce with every algorithm, and by Reduce to each root, with every
+// algorithm to some root.
 func reduced[T Number](ctx context.Context, c *Comm, op Op, in, want []T) error {
 	buf := make([]T, len(in))
 	for _, name := range permitted(c, "all_reduce") {
@@ -137,7 +137,7 @@ func reduced[T Number](ctx context.Context, c *Comm, op Op, in, want []T) error 
 	return nil
 }
 
-// reducedTogether is an error unless two buffers, reduced in one call, become x and y.
+// reducedTogether returns an error unless two buffers, reduced in one call, become want.
 func reducedTogether[T Number](ctx context.Context, c *Comm, op Op, in [2]T, want [2]T) error {
 	for _, name := range permitted(c, "all_reduce") {
 		x, y := []T{in[0]}, []T{in[1]}
@@ -159,10 +159,10 @@ func factorial(n int) int {
 	return product
 }
 
-// oddFactorial is 1 * 3 * 5 * ..., n factors.
+// oddFactorial returns 1 * 3 * 5 * ..., n factors.
 func oddFactorial(n int) int { return factorial(2*n) / factorial(n) >> n }
 
-// simple_reduce_tests of torch's test_c10d_gloo.py.
+// simpleReduce is simple_reduce_tests of torch's test_c10d_gloo.py.
 func simpleReduce[T float32 | float64 | int32 | int64 | uint64 | complex128](ctx context.Context, c *Comm, of func(int) T) error {
 	rank, size := c.Rank(), c.Size()
 	one := func(x int) []T { return []T{of(x)} }
@@ -173,7 +173,7 @@ func simpleReduce[T float32 | float64 | int32 | int64 | uint64 | complex128](ctx
 		reducedTogether(ctx, c, Sum, [2]T{of(rank + 1), of((rank + 1) * (rank + 1))},
 			[2]T{of(size * (size + 1) / 2), of(size * (size + 1) * (2*size + 1) / 6)}),
 		reducedTogether(ctx, c, Product, [2]T{of(rank + 1), of(rank + 2)}, [2]T{of(factorial(size)), of(factorial(size + 1))}),
-		// Two inputs of each rank: W(2W-1) in all, and (2W)!, of which each half is reduced here.
+		// In torch, each rank has two inputs. All of them make W(2W-1) and (2W)!. Here each of two buffers reduces half of them.
 		reducedTogether(ctx, c, Sum, [2]T{of(2 * rank), of(2*rank + 1)}, [2]T{of(size * (size - 1)), of(size * size)}),
 		reducedTogether(ctx, c, Product, [2]T{of(2*rank + 1), of(2*rank + 2)}, [2]T{of(oddFactorial(size)), of(factorial(size) << size)}),
 	}
@@ -224,9 +224,9 @@ func torchSimpleReduce(ctx context.Context, c *Comm) error {
 	return errors.Join(errs...)
 }
 
-// The helper of torch's distributed_test.py: each rank once is the master, with another value and shape.
+// torchMasterAndWorkers is the helper of torch's distributed_test.py: each rank is the master once, with another value and shape.
 func torchMasterAndWorkers(ctx context.Context, c *Comm) error {
-	half, err := c.Split(ctx, c.Rank()%2, 0) // and on a group of some of the ranks
+	half, err := c.Split(ctx, c.Rank()%2, 0) // the case also runs on a group of some of the ranks
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func masterAndWorkers(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// torch's stress tests: all-reduces of i+rank give i*W + W(W-1)/2; broadcasts from root i%W give i*W + i%W.
+// torchStress makes torch's stress tests: all-reduces of i+rank give i*W + W(W-1)/2, and broadcasts from root i%W give i*W + i%W.
 func torchStress(ctx context.Context, c *Comm) error {
 	const calls = 1000
 	size := c.Size()
@@ -289,7 +289,7 @@ func torchStress(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// Every rank once is the root, and sends its rank.
+// In torchBroadcast, every rank is the root once, and sends its number.
 func torchBroadcast(ctx context.Context, c *Comm) error {
 	for _, name := range permitted(c, "broadcast") {
 		for root := range c.Size() {
@@ -306,7 +306,7 @@ func torchBroadcast(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// In round i root i hands out an i to every rank.
+// In round i of torchScatter, root i sends the value i to every rank.
 func torchScatter(ctx context.Context, c *Comm) error {
 	for _, name := range permitted(c, "scatter") {
 		for i := range c.Size() {
@@ -323,7 +323,7 @@ func torchScatter(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// Each root gets 0 to W-1.
+// In torchGather, each root gets 0 to W-1.
 func torchGather(ctx context.Context, c *Comm) error {
 	for _, name := range permitted(c, "gather") {
 		for root := range c.Size() {
@@ -339,7 +339,7 @@ func torchGather(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// One, two and three inputs of each rank: n*rank+i come out as 0 to nW-1.
+// torchAllGather has one, two and three inputs on each rank. The values n*rank+i come out as 0 to nW-1.
 func torchAllGather(ctx context.Context, c *Comm) error {
 	for _, name := range permitted(c, "all_gather") {
 		for n := 1; n <= 3; n++ {
@@ -361,7 +361,7 @@ func upTo(n int) []float32 {
 	return list
 }
 
-// all_to_all_single of W x W ones times the rank: row i comes out as i.
+// torchAllToAllEqual is all_to_all_single of W x W ones times the rank. Row i comes out as i.
 func torchAllToAllEqual(ctx context.Context, c *Comm) error {
 	size := c.Size()
 	for _, name := range permitted(c, "all_to_all") {
@@ -377,7 +377,7 @@ func torchAllToAllEqual(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-// all_to_all_single with in_splits[i] = i+1 rows of the rank's value, which come out as rank+1 rows of each i.
+// torchAllToAllUnequal is all_to_all_single with in_splits[i] = i+1 rows of the rank's value, which come out as rank+1 rows of each i.
 func torchAllToAllUnequal(ctx context.Context, c *Comm) error {
 	rank, size := c.Rank(), c.Size()
 	to, from := make([]int, size), make([]int, size)

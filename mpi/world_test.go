@@ -33,7 +33,7 @@ const (
 	timeoutVariable   = "MPI_TEST_TIMEOUT"
 )
 
-// scenarios are what a rank process does, once it has met the others.
+// scenarios are what a rank process can do after it has met the others.
 var scenarios = map[string]func(ctx context.Context, c *Comm) error{
 	"conform":  conformProcess,
 	"handmade": handmadeProcess,
@@ -71,8 +71,8 @@ func play(scenario func(ctx context.Context, c *Comm) error) error {
 	return scenario(ctx, c)
 }
 
-// transports are what tests go over: a network within this process, loopback, shared memory, and the last two together, with ranks
-// that take themselves for those of several machines. DDPBATCH_TEST_TRANSPORTS names others, such as ucx, with commas between.
+// transports are what tests use: a network within this process, loopback, shared memory, and the last two together, with ranks that take
+// themselves for ranks on several machines. DDPBATCH_TEST_TRANSPORTS names others, such as ucx, separated by commas.
 var transports = func() []string {
 	if names := os.Getenv("DDPBATCH_TEST_TRANSPORTS"); names != "" {
 		return strings.Split(names, ",")
@@ -80,12 +80,12 @@ var transports = func() []string {
 	return []string{"local", "tcp", "shm", "machines"}
 }()
 
-// otherTransports are those between processes.
+// otherTransports returns the transports between processes.
 func otherTransports() []string {
 	return slices.DeleteFunc(slices.Clone(transports), func(over string) bool { return over == "local" })
 }
 
-// withUCX adds UCX's TCP on loopback, for tests that go by it in every run; with --long, scripts/test has all of them go by it once.
+// withUCX adds UCX's TCP on loopback, for tests that use it in every run. With --long, scripts/test runs all of the tests once over UCX.
 func withUCX(transports []string) []string {
 	if slices.Contains(transports, "ucx") {
 		return transports
@@ -93,7 +93,7 @@ func withUCX(transports []string) []string {
 	return append(slices.Clone(transports), "ucx")
 }
 
-// needTransport skips the test where this machine lacks a transport.
+// needTransport skips the test if this machine lacks the transport.
 func needTransport(t testing.TB, over string) {
 	t.Helper()
 	if over == "ucx" {
@@ -109,8 +109,8 @@ func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) [
 	return formed(t, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
 }
 
-// newImpatient is newWorldOn with a time-out that the test waits for. The ranks must also meet within it, so on a busy machine it is longer
-// than asked for; the one in force is returned.
+// newImpatient is newWorldOn with a time-out that the test waits for. The ranks must also meet within it, so it is longer than requested on
+// a busy machine. The time-out in force is returned.
 func newImpatient(t testing.TB, over string, size int, timeout time.Duration) ([]*Comm, time.Duration) {
 	t.Helper()
 	for ; timeout < testkit.Patience; timeout *= 2 {
@@ -125,8 +125,8 @@ func newImpatient(t testing.TB, over string, size int, timeout time.Duration) ([
 	return nil, 0
 }
 
-// ending plays what ends when its context does, and in which others must meet before: where a busy machine is slower, once more with more
-// time.
+// ending is for tests that last until their context ends, and in which some ranks must meet before. It runs play again with more time if
+// play fails, because a busy machine may be too slow.
 func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) error) {
 	t.Helper()
 	for ; ; limit *= 4 {
@@ -145,7 +145,7 @@ func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) er
 	}
 }
 
-// formed are the ranks that form makes. They are closed after the test.
+// formed returns the ranks that form makes, and closes them after the test.
 func formed(t testing.TB, form func() ([]*Comm, error)) []*Comm {
 	t.Helper()
 	comms, err := form()
@@ -186,8 +186,8 @@ func initIn(ctx context.Context, network *transport.Network, change func(*InitCo
 	return InitLocal(ctx, network, cfg)
 }
 
-// sizesOn are those of sizes to test on a transport: all on the one within this process, which costs little, and half of them, others
-// in each run, on the others.
+// sizesOn returns those of sizes to test on a transport. The network within this process costs little and gets all of them. The others get
+// half of them, a different half in each run.
 func sizesOn(over string, sizes []int) []int {
 	if over == "local" || *conformRounds > 1 {
 		return sizes
@@ -199,8 +199,8 @@ func sizesOn(over string, sizes []int) []int {
 	return some
 }
 
-// sampleOf are those of sizes to test on a transport with what takes long: half of them, or all, on the one within this process, and one
-// on the others.
+// sampleOf returns those of sizes to test on a transport if a test takes long. The network within this process gets all of them, or half
+// with the race detector, and the others get one.
 func sampleOf(over string, sizes []int) []int {
 	switch {
 	case *conformRounds > 1 || over == "local" && !raceEnabled:
@@ -212,7 +212,8 @@ func sampleOf(over string, sizes []int) []int {
 	return sizes[i : i+1 : i+1] // appending must not change them
 }
 
-// someTransports are the one within this process and one other, drawn: for what hardly depends on the transport, and takes long.
+// someTransports returns the network within this process and one other, drawn at random. It is for tests that take long and hardly depend
+// on the transport.
 func someTransports() []string {
 	if *conformRounds > 1 {
 		return transports
@@ -234,7 +235,7 @@ func everywhere(t *testing.T, sizes []int, f func(ctx context.Context, c *Comm) 
 	}
 }
 
-// closeAtEnd has the test fail if a Comm cannot be closed.
+// closeAtEnd closes the Comms after the test, and has the test fail if one cannot be closed.
 func closeAtEnd(t testing.TB, comms []*Comm) {
 	t.Cleanup(func() {
 		if err := closeAll(comms); err != nil {
@@ -243,14 +244,14 @@ func closeAtEnd(t testing.TB, comms []*Comm) {
 	})
 }
 
-// closeAll closes all at once, as ranks do.
+// closeAll closes all Comms at once, as ranks do.
 func closeAll(comms []*Comm) error {
 	return errors.Join(testkit.Each(len(comms), func(rank int) error { return comms[rank].Close() })...)
 }
 
 var testSecret = auth.Secret{1, 2, 3}
 
-// testConfig is rank's part in a world on this machine.
+// testConfig returns the configuration of one rank of a world on this machine.
 func testConfig(s store.Store, rank, size int) InitConfig {
 	cfg := DefaultConfig()
 	cfg.Timeout = testkit.Patience
@@ -266,7 +267,7 @@ func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	return formed(t, func() ([]*Comm, error) { return initAll(t.Context(), size, change) })
 }
 
-// initAll connects ranks; where some fail, no Comm is left.
+// initAll connects ranks. If some of them fail, it closes the Comms of the others.
 func initAll(ctx context.Context, size int, change func(*InitConfig)) ([]*Comm, error) {
 	ctx, cancel := context.WithTimeout(ctx, testkit.Patience)
 	defer cancel()
@@ -307,11 +308,11 @@ func must(t testing.TB, errs []error) {
 
 func rankName(size int) string { return fmt.Sprintf("%d_ranks", size) }
 
-// rankProcess is a rank in a process of its own, and what it printed.
+// rankProcess is a rank in a process of its own, with what it printed.
 type rankProcess struct {
 	cmd         *exec.Cmd
 	out, errOut bytes.Buffer
-	err         error // of its end
+	err         error // how the process ended
 }
 
 // startRanks starts the processes of a scenario.
@@ -335,7 +336,7 @@ func startRanks(t *testing.T, scenario, over string, size int, timeout time.Dura
 	return ranks
 }
 
-// wait returns when the given processes have ended.
+// wait waits until the given processes have ended.
 func wait(t *testing.T, ranks ...*rankProcess) {
 	t.Helper()
 	testkit.Within(t, 4*testkit.Patience, func() {
@@ -359,7 +360,7 @@ func succeeded(t *testing.T, ranks []*rankProcess) {
 	}
 }
 
-// realTransports are those that processes of their own can use.
+// realTransports are those that separate processes can use.
 var realTransports = slices.DeleteFunc(otherTransports(), func(over string) bool { return over == "machines" })
 
 // conformProcess is a rank of TestConformanceOfEveryCollective and TestDeterminismInEveryWorld in its own process.
@@ -381,7 +382,7 @@ func conformProcess(ctx context.Context, c *Comm) error {
 
 func TestProcessesPassTheScenarios(t *testing.T) {
 	sizes := []int{2, 3, 4, 5, 8}
-	if raceEnabled { // it sees no race between processes, and eight of them take it minutes on two cores
+	if raceEnabled { // it sees no race between processes, and makes a world of eight take minutes on two cores
 		sizes = sizes[:3]
 	}
 	for _, over := range realTransports {
@@ -417,13 +418,13 @@ func promptly(t *testing.T, play func() (took time.Duration)) {
 	})
 }
 
-// starved reports whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have
-// had the time. Then that try is inconclusive.
+// starved reports whether an error says that a rank does not answer. Here that rank is a goroutine, which may not have run in time on a
+// busy machine, so the try is inconclusive.
 func starved(errs ...error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") })
 }
 
-// stopwatch measures from the moment at which the last rank makes its call. The zero stopwatch is ready.
+// stopwatch measures the time since the last rank made its call. The zero stopwatch is ready.
 type stopwatch struct {
 	mu   sync.Mutex
 	last time.Time
@@ -436,7 +437,7 @@ func (s *stopwatch) called() {
 	s.last = time.Now()
 }
 
-// sinceLast is how long ago the last rank was.
+// sinceLast returns the time since the last rank called called.
 func (s *stopwatch) sinceLast() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
