@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// These tests compare this CPU's kernels with the plain loops. If it has no
-// others, they compare the loops with themselves, which still tests memory.
+// These tests compare this CPU's kernels with the plain loops. If the CPU has no special kernels, they compare the loops with themselves,
+// which still tests the access to memory.
 
-// layout is the arrays that the results go to: 0 is a, 1 is b, 2 and 3 are others.
+// layout says which arrays the results go to: 0 is a, 1 is b, 2 and 3 are others.
 type layout struct{ dst, dst2 int }
 
 var (
@@ -18,7 +18,7 @@ var (
 	double = []layout{{2, 3}, {0, 1}, {1, 0}, {0, 3}, {1, 3}, {2, 0}, {2, 1}}
 )
 
-// Every length around the block, and big ones.
+// The chosen kernels agree with the plain ones for every length around the block, and for long ones.
 func TestChosenKernelsAgreeWithPlainOnes(t *testing.T) {
 	for _, typ := range allTypes() {
 		for op, kernel := range kernels[typ] {
@@ -29,7 +29,7 @@ func TestChosenKernelsAgreeWithPlainOnes(t *testing.T) {
 				t.Parallel()
 				rng := newRand(t)
 				lengths := []int{0, 1, 7, 33, 1023, 4099}
-				if Op(op) == Sum { // these are in assembly
+				if Op(op) == Sum { // sums are in assembly
 					for n := range 201 {
 						lengths = append(lengths, n)
 					}
@@ -63,13 +63,13 @@ func TestKernel2AgreesWithPlainLoops(t *testing.T) {
 	}
 }
 
-// once is kernel with both results in one place.
+// once makes a Kernel2 of a kernel that writes both results to one place.
 func once(kernel Kernel) Kernel2 {
 	return func(dst, _, a, b []byte) { kernel(dst, a, b) }
 }
 
-// compare runs kernel on n elements in every allowed layout, at random alignments, and checks that dst and dst2 have plain's
-// results, and nothing else changed. If dst2 is dst, kernel is a Kernel.
+// compare runs kernel on n elements in every allowed layout, at random alignments. It checks that dst and dst2 have plain's results, and
+// that nothing else has changed. If dst2 is dst, kernel is a Kernel.
 func compare(t *testing.T, rng *rand.Rand, typ Type, plain Kernel, kernel Kernel2, n int, layouts []layout) {
 	t.Helper()
 	a, b := sample(rng, typ, n), sample(rng, typ, n)
@@ -92,13 +92,13 @@ func FuzzKernels(f *testing.F) {
 	f.Add(uint8(Float32), uint8(Sum), uint8(0), []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"))
 	f.Add(uint8(BFloat16), uint8(Avg), uint8(1), bytes.Repeat([]byte{0x80, 0x7f, 0x81, 0xff}, 40))
 	f.Fuzz(func(t *testing.T, typ, op, layout uint8, data []byte) {
-		typ %= uint8(len(plain)) // who asks for a kernel has made the type
+		typ %= uint8(len(plain)) // callers only have types that exist
 		kernel, err := KernelOf(Type(typ), Op(op))
 		if err != nil {
 			return
 		}
 		n := len(data) / 2 / Type(typ).Size() * Type(typ).Size()
-		data = bytes.Clone(data) // the fuzzer's is not ours to write
+		data = bytes.Clone(data) // the fuzzer's memory must not be written
 		a, b := data[:n], data[n:2*n]
 		want := make([]byte, n)
 		plain[typ][op](want, a, b)
@@ -113,7 +113,7 @@ func FuzzKernels(f *testing.F) {
 	})
 }
 
-// arena is four arrays in one piece of memory, at random places with gaps in between.
+// arena holds four arrays in one piece of memory, at random places with gaps in between.
 type arena struct {
 	memory, before []byte
 	of             [4][]byte
@@ -136,7 +136,7 @@ func newArena(rng *rand.Rand, typ Type, n int) *arena {
 
 func (m *arena) freeze() { m.before = bytes.Clone(m.memory) }
 
-// check checks that all arrays except i and j are as they were.
+// check checks that all arrays except i and j are unchanged.
 func (m *arena) check(t *testing.T, i, j int) {
 	t.Helper()
 	for _, k := range []int{i, j} {
@@ -147,10 +147,10 @@ func (m *arena) check(t *testing.T, i, j int) {
 	}
 }
 
-// benchSizes are an operand's bytes: from the call's overhead, over the caches, to memory.
+// benchSizes are an operand's bytes. They show the overhead of a call, the caches, and memory.
 var benchSizes = []int{64, 16 << 10, 1 << 20, 64 << 20}
 
-// BenchmarkSum is a += b. An element counts as three times its size: two loads and a store.
+// BenchmarkSum measures a += b. An element counts as three times its size: two loads and a store.
 func BenchmarkSum(b *testing.B) {
 	for _, typ := range []Type{Float32, Float64, Uint8, Float16, BFloat16} {
 		for name, kernel := range map[string]Kernel{"Go": plain[typ][Sum], "chosen": kernels[typ][Sum]} {
@@ -168,8 +168,8 @@ func BenchmarkSum(b *testing.B) {
 	}
 }
 
-// BenchmarkPair is a, b = a+b, a+b in blocks of 32 KiB, through a Kernel2 and through a Kernel and a copy. An element
-// counts as four times its size: two loads and two stores.
+// BenchmarkPair measures a, b = a+b, a+b in blocks of 32 KiB, through a Kernel2 and through a Kernel and a copy. An element counts as four
+// times its size: two loads and two stores.
 func BenchmarkPair(b *testing.B) {
 	const block = 32 << 10
 	ways := map[string]Kernel2{"kernel_and_copy": func(dst, dst2, a, b []byte) {
@@ -196,8 +196,8 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkDivide is a /= 3, and every second time a /= 1/3, so that elements stay normal.
-// An element counts as twice its size: a load and a store.
+// BenchmarkDivide measures a /= 3, and every second time a /= 1/3, so that elements stay normal. An element counts as twice its size: a
+// load and a store.
 func BenchmarkDivide(b *testing.B) {
 	for name, s := range map[string]routineSet{"Go": {}, "chosen": available} {
 		for _, size := range benchSizes {
@@ -215,7 +215,7 @@ func BenchmarkDivide(b *testing.B) {
 	}
 }
 
-// ones writes every byte, so that every page has its own memory.
+// ones returns memory in which every byte has been written, so that every page has its own memory.
 func ones(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {

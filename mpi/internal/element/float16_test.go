@@ -21,7 +21,7 @@ var formats = map[Type]format{
 		func(f float32) uint16 { return uint16(ToBFloat16(f)) }},
 }
 
-// value is the value of h according to the standard.
+// value returns the value of h according to the standard.
 func (f format) value(h uint16) float64 {
 	exponent, fraction := int(h&0x7fff)>>f.fraction, int(h)&(1<<f.fraction-1)
 	sign := 1.0
@@ -39,7 +39,7 @@ func (f format) value(h uint16) float64 {
 	return sign * math.Ldexp(float64(fraction+1<<f.fraction), exponent-f.bias-f.fraction)
 }
 
-// infinity is the code after the largest finite one.
+// infinity returns the code after the largest finite one.
 func (f format) infinity() uint16 { return 0x7fff >> f.fraction << f.fraction }
 
 func TestHalvesWidenExactly(t *testing.T) {
@@ -57,13 +57,13 @@ func TestHalvesWidenExactly(t *testing.T) {
 	}
 }
 
-// Every number halfway between two neighbors, and the float32 before and after it.
+// Numbers halfway between two neighbors, and the float32 before and after each of them, are rounded to the nearest.
 func TestHalvesRoundToTheNearest(t *testing.T) {
 	for typ, f := range formats {
 		for low := range f.infinity() {
 			high := low + 1
 			above := f.value(high)
-			if high == f.infinity() { // as if the exponents went on
+			if high == f.infinity() { // as if there were larger exponents
 				above = 2*f.value(low) - f.value(low-1)
 			}
 			middle := (f.value(low) + above) / 2
@@ -108,8 +108,8 @@ func TestHalvesKeepNaNs(t *testing.T) {
 	}
 }
 
-// TestHalfArithmeticIsExactlyRounded compares sums, products and quotients with the exact ones, rounded by a search among all numbers
-// of the type. (float64 is exact for products, and for the others wide enough that rounding twice does no harm.)
+// TestHalfArithmeticIsExactlyRounded compares sums, products and quotients with exact ones, rounded by a search among all numbers of the
+// type. float64 is exact for products. For the others it is wide enough that rounding twice does no harm.
 func TestHalfArithmeticIsExactlyRounded(t *testing.T) {
 	const pairs = 50_000
 	for typ, f := range formats {
@@ -141,7 +141,7 @@ func TestHalfArithmeticIsExactlyRounded(t *testing.T) {
 	}
 }
 
-// check checks that got is nearest to exact.
+// check returns an error unless got is nearest to exact.
 func (f format) check(got uint16, exact float64) error {
 	if math.IsNaN(exact) {
 		if !math.IsNaN(f.value(got)) {
@@ -149,7 +149,7 @@ func (f format) check(got uint16, exact float64) error {
 		}
 		return nil
 	}
-	// the codes of positive numbers are in the order of their values
+	// The codes of positive numbers are in the order of their values.
 	low := uint16(0)
 	for step := uint16(1) << 14; step > 0; step >>= 1 {
 		if next := low + step; next < f.infinity() && f.value(next) <= math.Abs(exact) {

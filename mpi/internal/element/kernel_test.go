@@ -82,7 +82,7 @@ func TestKernelsDoNotAllocate(t *testing.T) { // without the race detector
 			if kernel == nil {
 				continue
 			}
-			// What the runtime allocates meanwhile is less than once a run, which AllocsPerRun rounds down, where the runs are many.
+			// The runtime may allocate in the meantime, but less than once a run, and AllocsPerRun rounds that down over many runs.
 			if n := testing.AllocsPerRun(100, func() {
 				kernel, _ := KernelOf(typ, Op(op))
 				kernel(a, a, b)

@@ -15,7 +15,7 @@ var integerTypes = map[Type]struct {
 	Uint8: {8, false}, Uint16: {16, false}, Uint32: {32, false}, Uint64: {64, false},
 }
 
-// TestIntegerKernelsAreExact compares with arbitrary precision, cut to the type's bits.
+// TestIntegerKernelsAreExact compares kernels with arbitrary-precision arithmetic, cut to the type's bits.
 func TestIntegerKernelsAreExact(t *testing.T) {
 	exact := map[Op]func(z, x, y *big.Int) *big.Int{
 		Sum: (*big.Int).Add, Product: (*big.Int).Mul, Avg: (*big.Int).Add, PreMulSum: (*big.Int).Add,
@@ -49,7 +49,7 @@ func TestIntegerKernelsAreExact(t *testing.T) {
 	}
 }
 
-// integerAt reads element i byte by byte, the lowest first.
+// integerAt reads element i byte by byte, the lowest byte first.
 func integerAt(t Type, b []byte, i int) *big.Int {
 	z := new(big.Int)
 	for k := t.Size() - 1; k >= 0; k-- {
@@ -68,8 +68,8 @@ func wrap(t Type, z *big.Int) *big.Int {
 	return z
 }
 
-// TestFloatKernelsAreExactlyRounded compares float32 with float64, which has more than twice the bits, and
-// float64 with 53 bits of big.Float.
+// TestFloatKernelsAreExactlyRounded compares float32 kernels with float64, which has more than twice the bits, and float64 kernels with 53
+// bits of big.Float.
 func TestFloatKernelsAreExactlyRounded(t *testing.T) {
 	rng := newRand(t)
 	const n = 2000
@@ -114,7 +114,7 @@ func exactProduct(x, y float64) float64 {
 	return product
 }
 
-// minimum and maximum are IEEE 754-2019's, 9.6.
+// minimum and maximum are those of IEEE 754-2019, 9.6.
 func minimum(x, y float64) float64 {
 	switch {
 	case math.IsNaN(x) || math.IsNaN(y):
@@ -142,7 +142,7 @@ func TestComplexNumbersAddAndMultiply(t *testing.T) {
 	}
 }
 
-// TestBoolKernelsTakeNonzeroAsTrue takes all pairs of bytes: anything but 0 is true, and results are 0 or 1.
+// TestBoolKernelsTakeNonzeroAsTrue checks all pairs of bytes: anything but 0 is true, and results are 0 or 1.
 func TestBoolKernelsTakeNonzeroAsTrue(t *testing.T) {
 	or := func(x, y bool) bool { return x || y }
 	and := func(x, y bool) bool { return x && y }

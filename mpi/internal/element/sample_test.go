@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// allTypes and allOps are in the order of their codes, and complete.
+// allTypes and allOps return all types and operations, in the order of their codes.
 func allTypes() (list []Type) {
 	for t := range Type(math.MaxUint8) {
 		if t.Valid() {
@@ -27,7 +27,7 @@ func allOps() (list []Op) {
 	return list
 }
 
-// part is the type of t's real and imaginary parts, t itself if it has none.
+// part returns the type of t's real and imaginary parts, or t itself if it has no such parts.
 func part(t Type) Type {
 	switch t {
 	case Complex64:
@@ -38,7 +38,7 @@ func part(t Type) Type {
 	return t
 }
 
-// specials are the encodings with which float code goes wrong.
+// specials are the encodings that float code often handles wrongly.
 var specials = map[Type][]uint64{
 	Float32:  specialsOf(8, 23),
 	Float64:  specialsOf(11, 52),
@@ -46,8 +46,8 @@ var specials = map[Type][]uint64{
 	BFloat16: specialsOf(8, 7),
 }
 
-// specialsOf are both zeros, infinities, quiet and signaling NaNs, the
-// smallest and largest subnormal and normal numbers, 1 and the number before 1.
+// specialsOf returns both zeros, infinities, quiet and signaling NaNs, the smallest and largest subnormal and normal numbers, 1 and the
+// number before 1.
 func specialsOf(exponent, fraction int) (list []uint64) {
 	sign := uint64(1) << (exponent + fraction)
 	infinity := uint64(1<<exponent-1) << fraction
@@ -60,7 +60,7 @@ func specialsOf(exponent, fraction int) (list []uint64) {
 	return list
 }
 
-// sample is n elements of t: any bytes, and every third one special if t has such.
+// sample returns n elements of t with random bytes. If t has special values, about one third of the elements are special.
 func sample(rng *rand.Rand, t Type, n int) []byte {
 	b := make([]byte, n*t.Size())
 	for i := range b {
@@ -71,13 +71,13 @@ func sample(rng *rand.Rand, t Type, n int) []byte {
 		if list := specials[part(t)]; list != nil && rng.IntN(3) == 0 {
 			var word [8]byte
 			binary.NativeEndian.PutUint64(word[:], list[rng.IntN(len(list))])
-			copy(b[at:at+size], word[:]) // the low bytes come first; big-endian machines are refused by mpi
+			copy(b[at:at+size], word[:]) // the low bytes come first; mpi refuses big-endian machines
 		}
 	}
 	return b
 }
 
-// same compares elements of t bit for bit; but which NaN a NaN is does not matter.
+// same compares elements of t bit for bit, except that all NaNs are equal.
 func same(tb testing.TB, t Type, got, want []byte) bool {
 	tb.Helper()
 	if bytes.Equal(got, want) {

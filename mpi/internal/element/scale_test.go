@@ -10,12 +10,12 @@ import (
 	"unsafe"
 )
 
-// raw is the memory of s.
+// raw returns the memory of s.
 func raw[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
-// TestDivideIntegersIsExact compares with arbitrary precision, for divisors that do not fit the type, too.
+// TestDivideIntegersIsExact compares division with arbitrary precision, including divisors that do not fit in the type.
 func TestDivideIntegersIsExact(t *testing.T) {
 	rng := newRand(t)
 	const n = 300
@@ -36,8 +36,8 @@ func TestDivideIntegersIsExact(t *testing.T) {
 	}
 }
 
-// TestDivideFloatsIsExactlyRounded takes every length around the block. float64 quotients of float32 can be rounded
-// again without harm.
+// TestDivideFloatsIsExactlyRounded divides arrays of every length around the block. float64 quotients of float32 can be rounded again
+// without harm.
 func TestDivideFloatsIsExactlyRounded(t *testing.T) {
 	rng := newRand(t)
 	for n := range 101 {
@@ -74,7 +74,7 @@ func rawOrNil[T any](s []T) []byte {
 	return raw(s)
 }
 
-// TestScaleIsDivision checks that factors of 1/2^k give the same as dividing.
+// TestScaleIsDivision checks that scaling by 1/2^k gives the same as dividing by 2^k.
 func TestScaleIsDivision(t *testing.T) {
 	rng := newRand(t)
 	for _, typ := range []Type{Float32, Float64, Float16, BFloat16, Complex64, Complex128} {

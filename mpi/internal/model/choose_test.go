@@ -12,12 +12,12 @@ import (
 
 type entry = algorithm.Entry[func()]
 
-// fixed has a fixed cost.
+// fixed returns an algorithm with a fixed cost.
 func fixed(name string, cost float64) entry {
 	return entry{Traits: algorithm.Traits{Name: name, Canonical: true, Cost: func(algorithm.Machine, int, int) float64 { return cost }}}
 }
 
-// The choice is the least of those that may be used, and the first of equal ones.
+// Choose takes the cheapest of the algorithms that may be used, and the first of equally cheap ones.
 func TestChooseIsArgmin(t *testing.T) {
 	costs := rapid.OneOf(rapid.Float64Range(0, 10), rapid.SampledFrom([]float64{0, 1, 2, math.Inf(1), math.NaN(), -1, math.Inf(-1)}))
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,8 +62,7 @@ func TestChooseTakesTheFirstOfEqualCosts(t *testing.T) {
 	}
 }
 
-// On a network of 10 us and 2 GB/s, choices are those of the papers: few rounds for short messages, few
-// bytes for long ones.
+// On a network of 10 us and 2 GB/s, the choices agree with the papers: few rounds for short messages, few bytes for long ones.
 func TestChooseOnANetworkAgreesWithThePapers(t *testing.T) {
 	m := algorithm.Machine{Alpha: 10e-6, Beta: 0.5e-9, Gamma: 0.1e-9}
 	check := func(what, got, want string) {
@@ -85,9 +84,9 @@ func TestChooseOnANetworkAgreesWithThePapers(t *testing.T) {
 	check("barrier", Choose(algorithm.Barriers(), m, 100, 0, true).Name, "dissemination")
 }
 
-// On machines with caches, as on those without, no algorithm is predicted to take less for twice the bytes, and no time is NaN or
-// negative. The time of segments may fall by less than a tenth: it uses the time of a byte in the whole buffer, which falls if the
-// first pages of a message take longer.
+// No algorithm is predicted to take less time for twice the bytes, and no time is NaN or negative, on machines with caches and without. The
+// time of segments may fall by less than a tenth. It uses the time per byte of the whole buffer, which falls if the first pages of a
+// message take longer.
 func TestPredictionsGrowWithTheLength(t *testing.T) {
 	const us = 1e-6
 	tables := map[string][]algorithm.Traits{

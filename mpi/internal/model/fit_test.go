@@ -43,8 +43,8 @@ func TestUniformCostsAreThoseOfOneMachine(t *testing.T) {
 	})
 }
 
-// A buffer as long as a timed one takes the same time; one between two of them is interpolated linearly; and one that is longer than
-// all continues the line through the last two.
+// A buffer as long as a timed one takes the timed one's time. Between two timed lengths, the time is interpolated linearly. Beyond the
+// longest, it continues the line through the last two.
 func TestTimesAreInLineBetweenLengths(t *testing.T) {
 	c := Costs{
 		Message:   Times{1e-6, 2e-6, 10e-6, 50e-6, 3150e-6},
@@ -75,20 +75,20 @@ func TestTimesAreInLineBetweenLengths(t *testing.T) {
 	}
 }
 
-// Whatever was timed, a longer buffer does not take less, and no time is negative or NaN.
+// Whatever was timed, a longer buffer does not take less time, and no time is negative or NaN.
 func TestLongerBuffersTakeNoLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := times.Draw(t, "times")
 		a, b := rapid.IntRange(0, 1<<40).Draw(t, "bytes"), rapid.IntRange(0, 1<<40).Draw(t, "bytes")
 		a, b = min(a, b), max(a, b)
 		x, y := all.perByte(a)*float64(a), all.perByte(b)*float64(b)
-		if !(x >= 0 && y >= x*(1-2e-3)) || math.IsInf(y, 0) { // the step where the shortest length's bytes begin to count
+		if !(x >= 0 && y >= x*(1-2e-3)) || math.IsInf(y, 0) { // at the shortest length there is a step, where its bytes begin to count
 			t.Fatalf("%d bytes take %v, and %d bytes %v", a, x, b, y)
 		}
 	})
 }
 
-// With 10 percent of noise, and one sample in five held up for a millisecond, times are found to 10 percent.
+// With 10 percent of noise, and one sample in five delayed by a millisecond, the fitted times are right to 10 percent.
 func TestFitToleratesNoise(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -114,7 +114,7 @@ func TestFitToleratesNoise(t *testing.T) {
 	}
 }
 
-// Times do not decrease with the length, whatever the samples are. Lengths that were not timed continue the line through the last two.
+// Times do not decrease with the length, whatever the samples are. Lengths that were not timed are on the line through the last two.
 func TestFitGrowsWithTheLength(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -11,10 +11,10 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// short are the inline calls that some ranks leave early. rank 0 is the root.
+// short are the inline calls that some ranks leave early. Rank 0 is the root.
 var short = map[string]struct {
 	call  func(m *member, fingerprint Fingerprint) error
-	early func(rank int) bool // it waits for nobody
+	early func(rank int) bool // the rank does not wait for others
 }{
 	"broadcast": {
 		func(m *member, f Fingerprint) error { return m.node.Broadcast(m.w, f, make([]byte, copyLimit), 0) },
@@ -54,7 +54,7 @@ var short = map[string]struct {
 	},
 }
 
-// A rank that needs no data of others returns before any of them has come, but not from a second call, nor from CatchUp.
+// A rank that needs no data from others returns before any of them has come, but not from a second call, nor from CatchUp.
 func TestRankIsAheadByOneCall(t *testing.T) {
 	for what, tt := range short {
 		for _, last := range []string{what, "barrier", "catchUp"} {
@@ -75,7 +75,7 @@ func TestRankIsAheadByOneCall(t *testing.T) {
 				if m.node.CaughtUp() {
 					t.Error("caught up, and no other rank has come")
 				}
-				m.w.failed.Store(true) // a wait is over as soon as it begins
+				m.w.failed.Store(true) // every wait ends as soon as it begins
 				var err error
 				switch last {
 				case "barrier":
@@ -93,13 +93,13 @@ func TestRankIsAheadByOneCall(t *testing.T) {
 	}
 }
 
-// Ranks that left different calls early learn so in the next call, or by CatchUp, in the words of the calls that differed.
+// If ranks left different calls early, the next call, or CatchUp, returns an error on each of them that shows the calls that differed.
 func TestRanksThatLeftDifferentCallsLearnSo(t *testing.T) {
 	for _, catchUp := range []bool{false, true} {
 		members := group(t, 2)
 		errs := together(members, func(m *member) error {
-			m.w.failed = new(atomic.Bool) // each finds out by itself
-			// Each takes itself for the root.
+			m.w.failed = new(atomic.Bool) // each rank finds out by itself
+			// Each rank calls Broadcast as the root.
 			if err := m.node.Broadcast(m.w, Fingerprint{1, uint64(m.rank)}, make([]byte, 8), m.rank); err != nil {
 				t.Errorf("rank %d: %v", m.rank, err)
 			}
@@ -119,12 +119,12 @@ func TestRanksThatLeftDifferentCallsLearnSo(t *testing.T) {
 	}
 }
 
-// Calls that are left early, and others after them in every order: the data of each call is its own.
+// The data of each call is its own, whether ranks leave the calls early or not, in any order of calls.
 func TestEarlyCallsKeepTheirData(t *testing.T) {
 	for _, size := range []int{2, 4} {
 		members := group(t, size)
 		errs := together(members, func(m *member) error {
-			dice := rand.New(rand.NewPCG(uint64(size), 6)) // the same one on all ranks
+			dice := rand.New(rand.NewPCG(uint64(size), 6)) // the same on all ranks
 			for call := range 200 {
 				root, length := dice.IntN(size), []int{4, wordSize, 128, splitFrom, splitFrom + 4, copyLimit}[dice.IntN(6)]
 				buf := make([]uint32, length/4)

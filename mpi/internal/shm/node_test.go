@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Random calls with every way for the data to go, against an oracle, in groups with all shapes of the tree.
+// Random calls, with every way for the data to go, give the oracle's results in groups with all shapes of the tree.
 func TestNodeAgreesWithAnOracle(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5, 8} {
 		t.Run(fmt.Sprintf("%d_ranks", size), func(t *testing.T) {
@@ -26,7 +26,8 @@ func TestNodeAgreesWithAnOracle(t *testing.T) {
 	}
 }
 
-// The race detector knows addresses, so that it takes ranks that share one mapping to see that flags order the data.
+// Ranks order data with flags. The race detector distinguishes data by its address, so it can check this only for ranks that share one
+// mapping.
 func TestNodeOrdersDataInOneMapping(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		var areas, regions []*Segment
@@ -53,7 +54,7 @@ func TestNodeOrdersDataInOneMapping(t *testing.T) {
 	}
 }
 
-// Many ranks have pieces that end beyond the buffer: some of them are empty.
+// With many ranks, some of the pieces of a buffer begin beyond its end. Those are empty.
 func TestNodeOfManyHasEmptyPieces(t *testing.T) {
 	for _, size := range []int{28, 48} {
 		members := group(t, size)
@@ -89,7 +90,7 @@ func TestProcessesShareANode(t *testing.T) {
 	}
 }
 
-// Ranks in different calls all learn so, before data is touched, and a rank that is late hides nothing.
+// Ranks in different calls all get an error before data is touched, even if another rank is late.
 func TestRanksInDifferentCallsAllLearnSo(t *testing.T) {
 	members := group(t, 4)
 	var out [4][]byte
@@ -135,7 +136,7 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 		outs[rank] = make([]byte, 1<<19)
 	}
 	at, short, uneven := []int{0, 1 << 19, 1 << 20}, []int{0, 1024, 2048}, []int{0, 1000, 1000 + readFrom}
-	received := [2][]int{{0, 1000, 2000}, {0, readFrom, 2 * readFrom}} // where all send by uneven
+	received := [2][]int{{0, 1000, 2000}, {0, readFrom, 2 * readFrom}} // bounds for calls in which every rank sends by uneven
 	step := func(m *member) error {
 		var errs [2 * kinds]error
 		for i, buf := range bufs[m.rank] {
@@ -240,8 +241,8 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 	}
 }
 
-// Clocks that run ahead let a rank read what is not there yet: wrong numbers, as a hostile rank can send
-// anyhow, but no more.
+// Clocks that run ahead let a rank read data that is not there yet. It gets wrong numbers, which a hostile rank can send anyhow, but no
+// other harm is done.
 func TestHostileClocksDoNoMoreThanSpoilNumbers(t *testing.T) {
 	m := group(t, 2)[0]
 	peer := &m.node.ranks[1]
@@ -258,7 +259,7 @@ func TestHostileClocksDoNoMoreThanSpoilNumbers(t *testing.T) {
 	}
 }
 
-// FuzzHostileReference has a rank refer to any memory.
+// FuzzHostileReference has a rank refer to arbitrary memory.
 func FuzzHostileReference(f *testing.F) {
 	m := group(f, 2)[0]
 	f.Add(uint64(1)<<refBits, directFrom, 4)
@@ -271,7 +272,7 @@ func FuzzHostileReference(f *testing.F) {
 		}
 		peer := &m.node.ranks[1]
 		peer.ref = ref
-		if err := m.node.resolve(1, length, size, anywhere); err == nil && peer.view == nil { // the kernel refuses what is not there
+		if err := m.node.resolve(1, length, size, anywhere); err == nil && peer.view == nil { // the kernel refuses memory that is not mapped
 			if err := m.node.fetch(m.w, make([]byte, length), 1, 0); err != nil && !errors.Is(err, unix.EFAULT) {
 				t.Error(err)
 			}
@@ -301,9 +302,9 @@ func mapped(t *testing.T) int {
 	return strings.Count(string(maps), "/memfd:"+name)
 }
 
-// A rank that is killed in the middle of a call leaves the others with an error, and nothing behind.
+// A rank that is killed in the middle of a call leaves the others with an error, and leaves no files or mappings behind.
 func TestKilledRankLeavesNothingBehind(t *testing.T) {
-	if r, w, err := os.Pipe(); err == nil { // for the first one the runtime opens files of its own
+	if r, w, err := os.Pipe(); err == nil { // the runtime opens files of its own for the first pipe
 		r.Close()
 		w.Close()
 	}
@@ -331,7 +332,7 @@ func TestKilledRankLeavesNothingBehind(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.cmds[0].Wait() // also closes its pipes
+		p.cmds[0].Wait() // this also closes its pipes
 		p.w.failed.Store(true)
 	}()
 	testkit.Within(t, testkit.Patience, func() {

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// mixed is a reduction of uint32 that neither commutes nor associates: another order gives other bits.
+// mixed is a reduction of uint32 that is neither commutative nor associative: another order gives other bits.
 var mixed = &Reduction{Size: 4, Kernel: func(dst, a, b []byte) {
 	d, x, y := numbers(dst), numbers(a), numbers(b)
 	for i := range d {
@@ -15,7 +15,7 @@ var mixed = &Reduction{Size: 4, Kernel: func(dst, a, b []byte) {
 	}
 }}
 
-// mixedTwin has a kernel that stores twice.
+// mixedTwin is mixed with a kernel that stores its result twice.
 var mixedTwin = &Reduction{Size: 4, Kernel: mixed.Kernel, Kernel2: func(dst, dst2, a, b []byte) {
 	d, e, x, y := numbers(dst), numbers(dst2), numbers(a), numbers(b)
 	for i := range d {
@@ -34,7 +34,7 @@ func bytesOf(numbers []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(numbers))), 4*len(numbers))
 }
 
-// canonical pairs neighbors, level by level; one left over moves up.
+// canonical combines neighbors in pairs, level by level. An input that is left over moves up.
 func canonical(inputs [][]uint32) []uint32 {
 	for len(inputs) > 1 {
 		var up [][]uint32
@@ -54,18 +54,18 @@ func canonical(inputs [][]uint32) []uint32 {
 	return inputs[0]
 }
 
-// lengths are in numbers of 4 bytes, around every limit of the ways for short and long data.
+// lengths are numbers of 4-byte elements around every limit between the ways for short and long data.
 var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, directFrom/4 - 1, directFrom / 4,
 	inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1, copyLimit / 4, copyLimit/4 + 1,
 	chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, readFrom,
 	readFrom/4 - 1, 1<<18 + 7}
 
-// scene is one call that all ranks make up alike, from the same random numbers.
+// scene is one call, which all ranks make from the same random numbers.
 type scene struct {
 	random      *rand.Rand
 	m           *member
 	inputs      [][]uint32 // of all ranks
-	at          []int      // blocks in bytes
+	at          []int      // bounds of blocks in bytes
 	root        int
 	r           *Reduction
 	offset      []int // where each rank's buffer is in its registered memory; -1: not there
@@ -108,7 +108,7 @@ func newScene(m *member, random *rand.Rand, step int) *scene {
 	return s
 }
 
-// bounds returns the bounds of blocks for the given number of receivers: at, or without messages, as far as the cells have room.
+// bounds returns the bounds of blocks for the given number of receivers. They are at, but without messages no block is longer than a cell.
 func (s *scene) bounds(receivers int) []int {
 	if s.m.p.lanes != nil {
 		return s.at
@@ -121,7 +121,7 @@ func (s *scene) bounds(receivers int) []int {
 	return bounds
 }
 
-// evenBlock is the length of a block in elements. Without messages, it is cut to what fits inline, where there are that many blocks.
+// evenBlock returns the length of a block in elements. Without messages, it is limited to what fits inline if there are inline blocks.
 func (s *scene) evenBlock(elements, inline int) int {
 	if s.m.p.lanes != nil {
 		return elements
@@ -129,7 +129,7 @@ func (s *scene) evenBlock(elements, inline int) int {
 	return min(elements, inlineSize/inline/4)
 }
 
-// buffer is this rank's, with its input.
+// buffer returns this rank's buffer with its input.
 func (s *scene) buffer() []byte {
 	input := bytesOf(s.inputs[s.m.rank])
 	if at := s.offset[s.m.rank]; at >= 0 {
@@ -140,7 +140,7 @@ func (s *scene) buffer() []byte {
 	return bytes.Clone(input)
 }
 
-// calls are the collectives, each with what it must leave in the buffer, or return.
+// calls are the collectives. Each returns its result and what that must be.
 var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, err error){
 	"all_reduce": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		return buf, canonical(s.inputs), s.m.node.AllReduce(s.m.w, s.fingerprint, buf, s.r)
@@ -236,7 +236,7 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 	},
 	"all_to_all_v": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		bounds := s.bounds(s.m.size)
-		// Rank a has for b as many elements as are between a-b and a-b+1: no two ranks have the same for each other.
+		// The length of the block from rank a to rank b depends on a-b, so that two ranks send each other different lengths.
 		length := func(a, b int) int {
 			i := (a - b + s.m.size) % s.m.size
 			return bounds[i+1] - bounds[i]
@@ -263,7 +263,7 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 	},
 }
 
-// evenBounds are those of a block for each rank.
+// evenBounds returns the bounds of blocks of equal length, one for each rank.
 func evenBounds(block, ranks int) []int {
 	at := make([]int, ranks+1)
 	for r := range at {

@@ -7,26 +7,26 @@ import (
 	"ddpbatch/mpi/internal/algorithm"
 )
 
-// testPort has the messages of a rank, for one call after another. Without lanes there are none.
+// testPort sends and receives the messages of a rank, for one call after another. Without lanes it cannot.
 type testPort struct {
-	algorithm.Port // what no call of a Node uses
+	algorithm.Port // the methods that a Node does not use
 	w              *testWaiter
 	rank           int
-	lanes          [][]chan []byte // by the ranks that send and receive
-	received       []message       // of this call
+	lanes          [][]chan []byte // by sender and receiver
+	received       []message       // posted in this call
 	handles        []algorithm.Handle
 }
 
-// message is where the next one of a rank goes.
+// message says where the next message of a rank goes.
 type message struct {
 	from int
 	buf  []byte
 }
 
-// isSent is the handle of what has been sent.
+// isSent is the handle of a message that has been sent.
 const isSent algorithm.Handle = -1
 
-// laneLength is more messages than one rank sends another in a call.
+// laneLength exceeds the number of messages that one rank sends another in a call.
 const laneLength = 4
 
 // connectPorts makes the ports of ranks that are goroutines of this process.

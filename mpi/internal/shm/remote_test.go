@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process reads what the maker of a segment has in its memory, and nothing through a handle of another process.
+// A process reads only the memory of the process that made a segment, and never memory through another process's handle.
 func TestOnlyTheOwnerIsRead(t *testing.T) {
 	s := create(t, 100)
 	if !s.ReadsOwner() {
@@ -43,7 +43,7 @@ func TestOnlyTheOwnerIsRead(t *testing.T) {
 	}
 }
 
-// Long blocks, of unequal numbers of pieces, and a long broadcast arrive whole.
+// Long blocks with unequal numbers of pieces, and a long broadcast, arrive whole.
 func TestLongBuffersAreReadInPieces(t *testing.T) {
 	members := group(t, 2)
 	var want []uint32
@@ -75,7 +75,7 @@ func TestLongBuffersAreReadInPieces(t *testing.T) {
 	}
 }
 
-// A rank that gives up may use its buffer again at once: whoever reads it then gets the group's error, and no other data.
+// A rank that gives up may use its buffer again at once. A rank that reads the buffer later gets the group's error, and no other data.
 func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
 	at := []int{0, readFrom, 2 * readFrom}
 	plain := func(*member) []byte { return make([]byte, at[2]) }
@@ -116,7 +116,7 @@ func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- call(members[1], late) }()
 			<-late.entered
-			// Rank 0 has read all that it wants, and waits for rank 1 alone as the group fails.
+			// Rank 0 has read everything that it wants, and waits only for rank 1 when the group fails.
 			members[0].w.failed.Store(true)
 			if err := call(members[0], members[0].w); !errors.Is(err, errGroupFailed) {
 				t.Fatalf("rank 0 got %v", err)
@@ -129,7 +129,7 @@ func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
 	}
 }
 
-// A rank whose block is empty has nothing that could be read; the others' blocks are read all the same, or staged.
+// A rank with an empty block has nothing to read. The blocks of the others are read or staged as usual.
 func TestEmptyBlockBesideLongOnes(t *testing.T) {
 	for _, readable := range []bool{false, true} {
 		members := group(t, 3)
@@ -156,7 +156,7 @@ func TestEmptyBlockBesideLongOnes(t *testing.T) {
 	}
 }
 
-// lateWaiter is that of a rank which does nothing for a while when the others see it in the call.
+// lateWaiter is the waiter of a rank that pauses as soon as the others see it in the call.
 type lateWaiter struct {
 	*testWaiter
 	entered, goOn chan struct{}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ringPair is both sides of a ring, in one mapping, where the race detector sees both.
+// ringPair returns both sides of a ring in one mapping, so that the race detector sees both.
 func ringPair(t testing.TB, capacity int) (writer, reader *Ring, mem []byte) {
 	t.Helper()
 	mem = create(t, RingOverhead+capacity).Bytes()
@@ -99,8 +99,7 @@ func TestRingPassesBytesConcurrently(t *testing.T) {
 	}
 }
 
-// Whatever the other side writes, nothing outside the ring is touched, and an index that moves back
-// or too far is an error.
+// Whatever the other side writes, a ring touches nothing outside itself, and an index that moves back or too far is an error.
 func FuzzRingHostile(f *testing.F) {
 	f.Add(uint64(10), uint64(1)<<63)
 	f.Add(uint64(65), uint64(0))
@@ -113,7 +112,7 @@ func FuzzRingHostile(f *testing.F) {
 		last := uint64(0)
 		for _, index := range []uint64{first, second} {
 			reader.shared.written.Store(index)
-			want := index >= last && index-last <= capacity // all of the last are read
+			want := index >= last && index-last <= capacity // everything up to last has been read
 			n, err := reader.Read(buf)
 			if (err == nil) != want || want && n != int(index-last) || !want && !errors.Is(err, ErrCorrupt) {
 				t.Fatalf("written %d after %d: read %d, %v", index, last, n, err)
@@ -155,7 +154,7 @@ func TestNewRingNeedsRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkRing is a round trip: two hops.
+// BenchmarkRing measures a round trip, which is two hops.
 func BenchmarkRing(b *testing.B) {
 	benchmarkWorkload(b, "ping_pong", 2, false, 4, 1<<10, 16<<10, 64<<10, 1<<20, 16<<20)
 }

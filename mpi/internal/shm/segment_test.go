@@ -20,7 +20,7 @@ func create(t testing.TB, size int) *Segment {
 	return s
 }
 
-// openFiles are the descriptors of this process.
+// openFiles counts the file descriptors of this process.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -64,7 +64,8 @@ func TestSegmentIsShared(t *testing.T) {
 	}
 }
 
-// A length that changed would kill who touches the memory, and a file that is inherited would outlive its process.
+// A segment's length cannot change, which would kill the processes that touch the memory. Its file is not inherited, because it would then
+// outlive its process.
 func TestSegmentIsSealed(t *testing.T) {
 	s := create(t, 1<<20)
 	for _, size := range []int64{0, 1 << 30} {
@@ -133,7 +134,7 @@ func TestOpenRefusesHandlesOfElsewhere(t *testing.T) {
 	}
 }
 
-// memfd is a file that has all of a segment with 100 bytes, and a token of zeros, but perhaps not the name or the seals.
+// memfd creates a file like that of a segment with 100 bytes and a token of zeros, with the given name and seals.
 func memfd(t *testing.T, name string, seals int) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

@@ -13,10 +13,10 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// cellSize is that of the cells of a call with so many receivers.
+// cellSize returns the size of a cell in a call with that many receivers.
 func cellSize(receivers int) int { return inlineSize / receivers / lengthSize * lengthSize }
 
-// content is n bytes that rank from has for rank to.
+// content returns n bytes that rank from has for rank to.
 func content(from, to, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -25,15 +25,15 @@ func content(from, to, n int) []byte {
 	return b
 }
 
-// uneven is a call in which rank a has lengths[a][b] bytes for rank b: all of them in an all-to-all, those of the root or for it in the
-// others.
+// uneven is a call in which rank a has lengths[a][b] bytes for rank b. An all-to-all uses all of them. The other calls use those that the
+// root sends or receives.
 type uneven struct {
 	lengths [][]int
 	root    int
-	inPlace bool // root's own block is where it comes from
+	inPlace bool // the root's own block is already in its place
 }
 
-// unevenCalls make one as rank m: the buffer that the result is in, and what it must be.
+// unevenCalls make such a call as rank m. They return the buffer with the result, and what it must be.
 var unevenCalls = map[string]func(m *member, u uneven) (got, want []byte, err error){
 	"gather": func(m *member, u uneven) ([]byte, []byte, error) {
 		in := content(m.rank, u.root, u.lengths[m.rank][u.root])
@@ -72,7 +72,7 @@ var unevenCalls = map[string]func(m *member, u uneven) (got, want []byte, err er
 	},
 }
 
-// sent is what a rank has for all, and received what all have for it.
+// sent returns what a rank sends to all, and received what it receives from all.
 func (u uneven) sent(rank int) (all []byte, at []int) {
 	at = []int{0}
 	for to, n := range u.lengths[rank] {
@@ -91,7 +91,7 @@ func (u uneven) received(rank int) (all []byte, at []int) {
 	return all, at
 }
 
-// Blocks of every length come where they belong: none, short, as long as a cell holds and one byte longer, and long, beside each other.
+// Blocks of every length arrive beside each other: empty, short, as long as a cell holds, one byte longer, and long.
 func TestBlocksOfEveryLengthArrive(t *testing.T) {
 	for name, call := range unevenCalls {
 		for _, size := range []int{1, 2, 3, 4, 7} {
@@ -124,7 +124,8 @@ func TestBlocksOfEveryLengthArrive(t *testing.T) {
 	}
 }
 
-// The rank that a block is due to finds that its sender has one of another length, whichever way each takes it to go.
+// If a sender has a block of another length than its receiver expects, the receiver gets an error, whichever way either of them uses for
+// it.
 func TestBlockOfAnotherLengthIsAnError(t *testing.T) {
 	long := inlineSize + 4
 	for name, call := range unevenCalls {
@@ -202,7 +203,7 @@ func TestHostileCellsAreRefused(t *testing.T) {
 	}
 }
 
-// An address that a rank has made up is refused by the kernel.
+// The kernel refuses an address that a rank has made up.
 func TestHostileAddressIsRefused(t *testing.T) {
 	for name, call := range unevenCalls {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestHostileAddressIsRefused(t *testing.T) {
 			s := m.node.ranks[1].slots[1]
 			s.fingerprint = Fingerprint{1}
 			inline := m.node.ranks[1].inline[1]
-			for i := 0; i+lengthSize < len(inline); i += 2 * lengthSize { // every cell
+			for i := 0; i+lengthSize < len(inline); i += 2 * lengthSize { // in every cell
 				binary.LittleEndian.PutUint64(inline[i:], due)
 				binary.LittleEndian.PutUint64(inline[i+lengthSize:], 4096) // not mapped
 			}
@@ -232,7 +233,7 @@ func TestHostileAddressIsRefused(t *testing.T) {
 	}
 }
 
-// A rank whose block is read returns when it has been, and not before: then it is the caller's again.
+// A rank whose block another rank reads does not return before it has been read: after that, the block is the caller's again.
 func TestBlockIsReadBeforeItsSenderReturns(t *testing.T) {
 	members := group(t, 2)
 	if !members[0].node.readable {
@@ -262,7 +263,7 @@ func TestBlockIsReadBeforeItsSenderReturns(t *testing.T) {
 	}
 }
 
-// The largest group has cells with room for a length and something more.
+// A cell of the largest group has room for a length and some data.
 func TestCellsOfTheLargestGroupHaveRoom(t *testing.T) {
 	if got := cellSize(MaxRanks); got < 2*lengthSize {
 		t.Errorf("a cell of %d bytes", got)

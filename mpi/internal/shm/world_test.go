@@ -23,12 +23,12 @@ import (
 
 var errGroupFailed = errors.New("the group has failed")
 
-// testWaiter spins, and gives its processor away now and then.
+// testWaiter spins, and yields its processor from time to time.
 type testWaiter struct {
 	failed *atomic.Bool
 	spins  int
 	yield  func()
-	jitter *rand.Rand // not nil: some ranks fall behind now and then
+	jitter *rand.Rand // if not nil, some ranks fall behind from time to time
 }
 
 func (w *testWaiter) Await(ready func() bool) error {
@@ -49,7 +49,7 @@ func (w *testWaiter) Entered() error {
 	return nil
 }
 
-// Notify may let the others get as far ahead as they can.
+// Notify sometimes lets the others get as far ahead as they can.
 func (w *testWaiter) Notify() {
 	if w.jitter != nil && w.jitter.IntN(8) == 0 {
 		for range 100 {
@@ -58,7 +58,7 @@ func (w *testWaiter) Notify() {
 	}
 }
 
-// newWaiter is for ranks that are goroutines.
+// newWaiter returns a waiter for ranks that are goroutines.
 func newWaiter(failed *atomic.Bool) *testWaiter {
 	return &testWaiter{failed: failed, spins: 50, yield: runtime.Gosched}
 }
@@ -73,8 +73,8 @@ type member struct {
 	p            *testPort
 	area, region *Segment
 	opened       []*Segment
-	readable     bool   // it can read the others' memory
-	out          []byte // of the workload
+	readable     bool   // the rank can read the others' memory
+	out          []byte // the output of a workload
 	sent, got    *Ring  // between ranks 0 and 1
 }
 
@@ -91,7 +91,7 @@ func newMember(rank, size int) (*member, error) {
 	return m, err
 }
 
-// join opens the others' segments: areas and then regions, by rank.
+// join opens the segments of the others. handles has those of the areas, and then those of the regions, by rank.
 func (m *member) join(handles [2][][HandleSize]byte) error {
 	var segments [2][]*Segment
 	for kind, of := range handles {
@@ -126,7 +126,7 @@ func (m *member) close() {
 	}
 }
 
-// group is members in this process, each with mappings of its own.
+// group returns members in this process, each with mappings of its own.
 func group(t testing.TB, size int) []*member {
 	t.Helper()
 	members := make([]*member, size)
@@ -152,7 +152,7 @@ func group(t testing.TB, size int) []*member {
 	return members
 }
 
-// together runs f for all members at once; the first error ends the others' waiting.
+// together runs f for all members at once. The first error ends the waits of the others.
 func together(members []*member, f func(m *member) error) []error {
 	return testkit.Each(len(members), func(rank int) error {
 		err := f(members[rank])
@@ -179,7 +179,7 @@ func TestMain(m *testing.M) {
 
 // order is a command of the parent to a rank process.
 type order struct {
-	Handles  [2][][HandleSize]byte // the first order
+	Handles  [2][][HandleSize]byte // in the first order
 	Workload string
 	Bytes    int
 	Rounds   int
@@ -188,11 +188,11 @@ type order struct {
 
 // answer is what a rank process answers.
 type answer struct {
-	Handles [2][HandleSize]byte // the first answer
+	Handles [2][HandleSize]byte // in the first answer
 	Err     string
 }
 
-// rankMain is a rank process: its handles, those of all, and then workloads.
+// rankMain runs a rank process. It sends its handles, gets those of all ranks, and runs workloads.
 func rankMain(variable string) error {
 	var rank, size int
 	if _, err := fmt.Sscanf(variable, "%d/%d", &rank, &size); err != nil {
@@ -227,7 +227,7 @@ func rankMain(variable string) error {
 	}
 }
 
-// spinsFor gives the processor away at once where ranks share one.
+// spinsFor returns fewer spins if ranks share a processor, so that they yield it early.
 func spinsFor(size int) int {
 	if size <= runtime.NumCPU() {
 		return 10000
@@ -235,7 +235,7 @@ func spinsFor(size int) int {
 	return 20
 }
 
-// processes is a group whose ranks from 1 on are processes; rank 0 is this one.
+// processes is a group in which rank 0 is this process, and the others are processes of their own.
 type processes struct {
 	*member
 	cmds []*exec.Cmd
@@ -294,7 +294,7 @@ func (p *processes) start(t testing.TB, rank, size int) {
 	p.cmds, p.in, p.out = append(p.cmds, cmd), append(p.in, gob.NewEncoder(in)), append(p.out, gob.NewDecoder(bufio.NewReader(out)))
 }
 
-// each has all processes follow an order, and this one f.
+// each has all other processes follow an order, and runs f in this one.
 func (p *processes) each(t testing.TB, o order, f func() error) {
 	t.Helper()
 	for _, in := range p.in {
@@ -313,13 +313,13 @@ func (p *processes) each(t testing.TB, o order, f func() error) {
 	}
 }
 
-// run has all ranks do a workload.
+// run has all ranks run a workload.
 func (p *processes) run(t testing.TB, o order) {
 	t.Helper()
 	p.each(t, o, func() error { return p.member.run(o) })
 }
 
-// run does a workload: of a benchmark, or of a test that checks every result.
+// run runs the workload of a benchmark, or of a test that checks every result.
 func (m *member) run(o order) error {
 	if o.Workload == "verify" {
 		return m.verify(1, o.Rounds)
@@ -407,7 +407,7 @@ const (
 	ringHead     = 40 // bytes before each message
 )
 
-// connect lays a ring in the registered memory of each of two ranks, to the other.
+// connect places a ring in the registered memory of each of two ranks, which goes to the other.
 func (m *member) connect() {
 	if m.sent == nil {
 		region := m.node.regions[0]
@@ -451,13 +451,13 @@ func (m *member) receive(body []byte) error {
 	return nil
 }
 
-// writable reports whether Write has something to do: room, or an error to report.
+// writable reports whether Write has room, or an error to report.
 func writable(r *Ring) bool {
 	free, err := r.free(1)
 	return free > 0 || err != nil
 }
 
-// readable reports whether Read has something to do: bytes, or an error to report.
+// readable reports whether Read has bytes, or an error to report.
 func readable(r *Ring) bool {
 	held, err := r.held(1)
 	return held > 0 || err != nil
