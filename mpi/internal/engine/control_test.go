@@ -11,7 +11,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// A goodbye is not a failure until a rank needs the one that left: what it sent before is received, and the others go on.
+// A goodbye is not a failure until a rank needs the rank that left. What that rank sent before is received, and the others go on.
 func TestGoodbyeIsNotAFailure(t *testing.T) {
 	for name, leave := range map[string]func(*world){
 		"group":  func(w *world) { w.groups[2].Close() },
@@ -50,12 +50,12 @@ func TestGoodbyeIsNotAFailure(t *testing.T) {
 				})
 				text := "rank 2: it has left the group"
 				if name == "group" {
-					text += " after call #0" // it has not ended the first
+					text += " after call #0" // it has not ended the first call
 				}
 				var r Op
 				w.groups[0].Recv(&r, 2, make([]byte, 10))
 				wantPeer(t, w.groups[0].Wait(t.Context(), &r), 2, ErrLeft, text)
-				w.groups[1].Send(&r, 2, nil) // or rank 0 has notified it before
+				w.groups[1].Send(&r, 2, nil) // unless rank 0 has notified it before
 				if err := w.groups[1].Wait(t.Context(), &r); !errors.Is(err, ErrLeft) {
 					t.Errorf("sending got %v", err)
 				}
@@ -77,7 +77,7 @@ func hasLeft(g *Group, rank int) bool {
 	return g.hasLeft(rank)
 }
 
-// A rank that leaves while another waits for it, for a frame or to take one, fails that at once.
+// If a rank leaves while another waits for a frame from it, the wait fails at once.
 func TestLeaverFailsWhoWaitsForIt(t *testing.T) {
 	for name, leave := range map[string]func(*puppet){
 		"group":  func(p *puppet) { p.frame(0, kindLeave, Call{Group: worldID, Seq: 7}, nil) },
@@ -96,7 +96,7 @@ func TestLeaverFailsWhoWaitsForIt(t *testing.T) {
 	}
 }
 
-// A goodbye of the engine ends the sends that are under way; the connection may stay open for a while.
+// A goodbye of the engine ends the sends to that rank that are under way, even if the connection stays open for a while.
 func TestGoodbyeEndsSendsUnderWay(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -106,13 +106,13 @@ func TestGoodbyeEndsSendsUnderWay(t *testing.T) {
 		eventuallyAsleep(t, w.engines[0], 1)
 		w.puppets[1].bye(0)
 		err := within(t, func() error { return <-done })
-		clear(payload) // the caller's again
+		clear(payload) // the caller owns it again
 		wantPeer(t, err, 1, ErrLeft)
 	}, overTCP, overBoth)
 }
 
-// A rank has closed its group, its engine and its links before any of that is read here. A later send to it still gets the first error:
-// after which call the rank left.
+// If a rank has closed its group, its engine and its links before this rank reads any of that, a later send still gets the first error,
+// which says after which call the rank left.
 func TestSendAfterAGoodbyeSaysWhenItWas(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -122,17 +122,17 @@ func TestSendAfterAGoodbyeSaysWhenItWas(t *testing.T) {
 		p.frame(0, kindLeave, Call{Group: worldID, Seq: 7}, nil)
 		p.bye(0)
 		p.die()
-		for range 100 { // until one finds out
+		for range 100 { // until a send notices
 			if g.send(&op, kindCollective, Call{Seq: 8}, 1, make([]byte, 8)); g.err != nil || op.Done() && op.err != nil {
 				break
 			}
 		}
 		e.mu.Unlock()
 		wantPeer(t, g.Wait(t.Context(), &op), 1, ErrLeft, "it has left the group after call #7")
-	}, inProcess, overTCP) // shared memory has room for what nobody reads
+	}, inProcess, overTCP) // a send through shared memory succeeds even if nobody reads it
 }
 
-// A rank that has received everything may leave at once: that must not spoil the send whose frame let it go.
+// A rank that has received everything may leave at once. That must not break the send whose frame it waited for.
 func TestGoodbyeDoesNotSpoilTheLastSend(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for range 10 {
@@ -149,7 +149,7 @@ func TestGoodbyeDoesNotSpoilTheLastSend(t *testing.T) {
 	})
 }
 
-// Messages that wait in the link for room, as their receiver keeps enough already, are received after their sender has said goodbye.
+// Messages that wait in the link, because their receiver has no room for them, are received after their sender has said goodbye.
 func TestHeldUpMessagesArriveAfterAGoodbye(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
@@ -158,14 +158,14 @@ func TestHeldUpMessagesArriveAfterAGoodbye(t *testing.T) {
 		sent := make(chan error, 1)
 		go func() { sent <- send(t.Context(), w.groups[2], 0, 1, most) }()
 		eventuallyEarly(t, w.engines[0], 1)
-		for i := range uint64(20) { // they fit into the links
+		for i := range uint64(20) { // they fit in the links
 			if err := send(t.Context(), w.groups[1], 0, i, pattern(int(i), 1000)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		eventuallyStalled(t, w.engines[0], 1)
 		w.engines[1].Close()
-		if k == overBoth { // elsewhere the goodbye waits behind the messages
+		if k == overBoth { // on the other fabrics the goodbye waits behind the messages
 			testkit.Eventually(t, "the goodbye is heard", func() bool {
 				e := w.engines[0]
 				e.mu.Lock()
@@ -189,7 +189,7 @@ func TestHeldUpMessagesArriveAfterAGoodbye(t *testing.T) {
 	})
 }
 
-// stuff makes rank 1 send rank 0 more than it keeps, and returns when nothing more of that moves.
+// stuff makes rank 1 send rank 0 more than rank 0 keeps, and returns when rank 0 has stopped taking it.
 func stuff(t *testing.T, w *world) (sent chan error) {
 	t.Helper()
 	w.holdLittle(0)
@@ -202,7 +202,7 @@ func stuff(t *testing.T, w *world) (sent chan error) {
 	return sent
 }
 
-// A rank that sends what nobody receives, and fails, is heard at once: its words do not wait behind the payload.
+// If a rank fails while it sends data that nobody receives, its failure is noticed at once: the abort does not wait behind the payload.
 func TestFailureOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
@@ -216,7 +216,7 @@ func TestFailureOvertakesAPayload(t *testing.T) {
 	})
 }
 
-// The same of its end.
+// If a rank dies while it sends data that nobody receives, its death is noticed at once.
 func TestDeathOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
@@ -235,7 +235,7 @@ func TestDeathOvertakesAPayload(t *testing.T) {
 	})
 }
 
-// A rank whose payload nobody takes answers when it is asked what it does: it is not said to be stopped.
+// A rank whose payload nobody receives answers the question what it does, so it is not reported as stopped.
 func TestStatusOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, func(rank int, o *Options) {
@@ -276,7 +276,7 @@ func TestViolatorOfTheProtocolIsNotified(t *testing.T) {
 	}
 }
 
-// Frames for a group that this rank has not joined yet wait for it: messages, failures, and leave frames.
+// Messages, failures and leave frames for a group that this rank has not joined yet are kept until it joins.
 func TestNewsWaitsForAGroupToCome(t *testing.T) {
 	const id = 77
 	t.Run("messages", func(t *testing.T) {
@@ -331,7 +331,7 @@ func hasNewsOf(e *Engine, id uint64) bool {
 	return e.news[id] != nil
 }
 
-// groupAfter joins a group whose failure is on its way, and returns that.
+// groupAfter joins a group whose failure is on its way, and returns that failure.
 func (w *world) groupAfter(rank int, id uint64, members []int) error {
 	g := w.join(rank, id, members)
 	var op Op
@@ -339,7 +339,7 @@ func (w *world) groupAfter(rank int, id uint64, members []int) error {
 	return within(w.t, func() error { return g.Wait(context.Background(), &op) })
 }
 
-// Hostile peers cannot make an engine remember without bound.
+// Hostile peers cannot make an engine keep news of ever more groups.
 func TestNewsIsBounded(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	abort := (&AbortError{By: 1, Rank: 1, Reason: ErrAborted}).encode()
@@ -369,8 +369,8 @@ func TestStrangerCannotAbortAGroup(t *testing.T) {
 	})
 }
 
-// A rank that has left after the call that runs has done its part in it: it is not to blame for who is late, and no wait is the
-// shorter for it. Both hold however late its goodbye comes, though only a goodbye that comes soon could shorten the wait.
+// A rank that has left after the running call has done its part in it. It is not blamed for a rank that is late, and no wait becomes
+// shorter because of it. Both hold however late its goodbye arrives, though only an early goodbye could shorten the wait.
 func TestLeaverAfterTheCallIsNotToBlame(t *testing.T) {
 	const timeout = departureWait + time.Second/2
 	w := newWorld(t, overBoth, 3, func(_ int, o *Options) { o.Timeout = timeout })
@@ -400,7 +400,7 @@ func TestLeaverAfterTheCallIsNotToBlame(t *testing.T) {
 	}
 }
 
-// A rank that leaves in the middle of a call never comes to its end: who waits for it in that call fails at once.
+// A rank that leaves in the middle of a call never reaches its end, so the waits of others in that call fail at once.
 func TestLeaverInTheCallFailsItsWaiters(t *testing.T) {
 	testkit.Promptly(t, departureWait/2, func() time.Duration {
 		w := newWorld(t, overBoth, 3, nil)
@@ -419,7 +419,7 @@ func TestLeaverInTheCallFailsItsWaiters(t *testing.T) {
 	})
 }
 
-// If one rank has left after the call, and another in the middle of it without a leave frame, the second one is at fault.
+// If one rank has left after the call, and another has left in the middle of it without a leave frame, the second one is at fault.
 func TestLeaverInTheCallIsToBlame(t *testing.T) {
 	w := newWorld(t, overBoth, 3, nil)
 	for _, g := range w.groups {

@@ -9,8 +9,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// The error of a wait in vain names the rank that is furthest behind, which need not be the one waited for, and says what that rank
-// last did.
+// The error of a wait that times out names the rank that is furthest behind, which need not be the one waited for, and says what that rank
+// did last.
 func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 	idle := func(*Group) error { return nil }
 	in := func(seq uint64) func(*Group) error {
@@ -44,7 +44,7 @@ func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 			t.Parallel()
 			overSome(t, func(t *testing.T, k kind) {
 				w := newWorld(t, k, 3, func(rank int, o *Options) {
-					if rank == 0 { // the others have time to hear of its failure
+					if rank == 0 { // the others have time to learn of its failure
 						o.Timeout = shortly
 					}
 					o.Label = []string{"host0, pid 0", "host1, pid 1", "host2, pid 2"}[rank]
@@ -59,7 +59,7 @@ func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 				wantPeer(t, err, tt.culprit, ErrTimeout, tt.texts...)
 				err = within(t, func() error { w.groups[1].Recv(&r, 2, nil); return w.groups[1].Wait(t.Context(), &r) })
 				wantAbort(t, err, 0, tt.culprit, ErrTimeout, append(tt.texts, "rank 0 gave up: call #5 b: rank ")...)
-			}, []kind{inProcess, overTCP, overBoth}[i%3]) // what is asked and answered is the same over all
+			}, []kind{inProcess, overTCP, overBoth}[i%3]) // questions and answers are the same on all fabrics
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestTimeoutNamesMissingRanks(t *testing.T) {
 	}, overBoth)
 }
 
-// A rank that has left in peace is not the one to blame for what another does not do.
+// A rank that has left with a goodbye is not blamed if another rank is late.
 func TestCulpritIsNotARankThatLeft(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*world){
@@ -108,7 +108,7 @@ func TestCulpritIsNotARankThatLeft(t *testing.T) {
 	}
 }
 
-// A silent rank is named also where nobody waits for it directly, and by all groups that time out at once.
+// A silent rank is named even if no rank waits for it directly, and by all groups that time out at once.
 func TestSilentRankIsNamedByAllGroups(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
@@ -124,7 +124,7 @@ func TestSilentRankIsNamedByAllGroups(t *testing.T) {
 			}
 			errs := testkit.Each(3, func(i int) error {
 				g := groups[0][i]
-				for seq := range uint64(i + 1) { // the groups are not alike
+				for seq := range uint64(i + 1) { // each group is in another call
 					if err := begin(g, Call{Seq: seq + 1}); err != nil {
 						return err
 					}
@@ -146,7 +146,7 @@ func TestSilentRankIsNamedByAllGroups(t *testing.T) {
 	}, overTCP)
 }
 
-// Groups that time out at the same time do not take the answers about one for those about another.
+// If groups time out at the same time, each uses only the answers about itself.
 func TestTimeoutsOfGroupsAreKeptApart(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
@@ -173,7 +173,7 @@ func TestTimeoutsOfGroupsAreKeptApart(t *testing.T) {
 	}, overBoth)
 }
 
-// As long as something moves, it may take longer than the time-out.
+// A transfer may take longer than the time-out if some of it keeps moving.
 func TestSlowPeerIsNotStuck(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
@@ -184,7 +184,7 @@ func TestSlowPeerIsNotStuck(t *testing.T) {
 			go func() { done <- receive(t.Context(), w.groups[0], 1, 1, in) }()
 			w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, nil, uint64(len(in)))
 			for range in {
-				pause(timeout * 5 / 4 / time.Duration(len(in))) // what makes it slow
+				pause(timeout * 5 / 4 / time.Duration(len(in))) // makes the peer slow
 				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), []byte("x"))
 			}
 			return within(t, func() error { return <-done })
@@ -192,7 +192,7 @@ func TestSlowPeerIsNotStuck(t *testing.T) {
 	}, overTCP, overBoth)
 }
 
-// A send that nobody takes times out like a receive.
+// A send that the peer does not read times out like a receive.
 func TestSendTimesOut(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
@@ -201,6 +201,6 @@ func TestSendTimesOut(t *testing.T) {
 		err := within(t, func() error { return send(t.Context(), w.groups[0], 1, 1, payload) })
 		clear(payload)
 		wantPeer(t, err, 1, ErrTimeout)
-		w.puppets[1].die() // or closing would wait for it to read
+		w.puppets[1].die() // otherwise closing would wait for the peer to read
 	}, overTCP)
 }

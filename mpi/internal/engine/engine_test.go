@@ -11,10 +11,10 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Closing ends all that waits, at once, and leaves nothing behind: no descriptor here, no goroutine (TestMain looks for those).
+// Close ends all waits at once, and leaves no descriptor open and no goroutine running (TestMain checks for goroutines).
 func TestCloseLeavesNothing(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
-		if r, w, err := os.Pipe(); err == nil { // for the first one the runtime opens files of its own
+		if r, w, err := os.Pipe(); err == nil { // the runtime opens files of its own for the first pipe
 			r.Close()
 			w.Close()
 		}
@@ -44,7 +44,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			}
 		}
 		for _, e := range engines {
-			eventuallyAsleep(t, e, 3) // the sends are over by then
+			eventuallyAsleep(t, e, 3) // the sends have ended by then
 		}
 		start := time.Now()
 		for rank, err := range testkit.Each(3, func(rank int) error { return engines[rank].Close() }) {
@@ -83,7 +83,7 @@ func openFiles(t testing.TB) int {
 	return len(files)
 }
 
-// A rank that has left in peace is not lost to one that turns to it only then, and of which it had never heard.
+// A rank that has left with a goodbye is not reported as lost to a rank that contacts it for the first time.
 func TestSendToOneThatHasLeft(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -99,13 +99,13 @@ func TestSendToOneThatHasLeft(t *testing.T) {
 	})
 }
 
-// Closing while other goroutines use the engine in every way must not let them touch what is closed: memory that is no longer
+// If an engine is closed while other goroutines use it in every way, they must not touch what is closed: access to memory that is no longer
 // mapped would end the process.
 func TestCloseIsSafeWhileInUse(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for range 2 {
 			w := newWorld(t, k, 2, nil)
-			w.each(func(rank int, g *Group) error { return send(t.Context(), g, 1-rank, 7, nil) }) // a Network links whom it must
+			w.each(func(rank int, g *Group) error { return send(t.Context(), g, 1-rank, 7, nil) }) // a Network links on demand
 			var stopped atomic.Bool
 			uses := []func(rank int, g *Group) error{
 				func(_ int, g *Group) error { g.Notify(); return nil },
@@ -134,7 +134,7 @@ func TestCloseIsSafeWhileInUse(t *testing.T) {
 					return nil
 				})...)
 			}()
-			pause(2 * time.Millisecond) // they are at it
+			pause(2 * time.Millisecond) // the goroutines are at work
 			errs := testkit.Each(2, func(rank int) error { return w.engines[rank].Close() })
 			pause(time.Millisecond)
 			stopped.Store(true)
@@ -145,7 +145,7 @@ func TestCloseIsSafeWhileInUse(t *testing.T) {
 	})
 }
 
-// Data sent before the engine is closed is delivered, as far as the receiver reads it.
+// Data that was sent before the engine is closed is delivered if the receiver reads it.
 func TestCloseDeliversWhatWasSent(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -167,7 +167,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 	})
 }
 
-// Whoever does not read cannot hold up a closing for long.
+// A peer that does not read cannot delay Close for long.
 func TestCloseDoesNotWaitForTheDeaf(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
@@ -179,7 +179,7 @@ func TestCloseDoesNotWaitForTheDeaf(t *testing.T) {
 		if !s.Done() {
 			t.Error("the send is not over")
 		}
-		clear(payload) // the caller's again
+		clear(payload) // the caller owns it again
 	}, overBoth)
 }
 
@@ -199,7 +199,7 @@ func TestCloseTwiceIsHarmless(t *testing.T) {
 	}
 }
 
-// A payload that arrives while its receiver waits for nobody goes on all the same, if that wants it to.
+// If the ops are pursued, a payload is transferred although neither rank waits for it.
 func TestPursue(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// The end of a process is an error at once for whoever waits, for that rank or another; all name the one that ended.
+// The death of a process is at once an error of every wait, for that rank or another. All errors name the rank that died.
 func TestDeathIsAnErrorAtOnce(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
@@ -42,8 +42,7 @@ func TestDeathIsAnErrorAtOnce(t *testing.T) {
 	})
 }
 
-// A rank that dies in the middle of a frame: the receive fails, whether it was posted before or after, and the part that came
-// is nobody's message.
+// If a rank dies in the middle of a frame, the receive fails, whether it was posted before or after that. The part that came is not kept.
 func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for _, posted := range []bool{false, true} {
@@ -72,7 +71,7 @@ func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 	})
 }
 
-// Half a header is neither a frame nor an end.
+// Half a header is neither a frame nor a regular end.
 func TestHalfAHeaderIsNotAFrame(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -83,7 +82,7 @@ func TestHalfAHeaderIsNotAFrame(t *testing.T) {
 	})
 }
 
-// Data that a rank sent before it died is lost with its groups, but not data that it sent before a goodbye.
+// If a rank dies, a send to it that is under way fails, and Close does not wait for it.
 func TestDeathEndsASendUnderWay(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		testkit.Promptly(t, closeLimit/2, func() time.Duration {
@@ -91,7 +90,7 @@ func TestDeathEndsASendUnderWay(t *testing.T) {
 			payload := make([]byte, 16<<20)
 			done := make(chan error, 1)
 			w.puppets[1].frame(0, kindLeave, Call{}, nil)
-			if k == inProcess { // it takes everything
+			if k == inProcess { // a Network takes everything at once
 				w.puppets[1].die()
 			}
 			go func() { done <- send(t.Context(), w.groups[0], 1, 1, payload) }()
@@ -103,19 +102,19 @@ func TestDeathEndsASendUnderWay(t *testing.T) {
 			clear(payload)
 			wantPeer(t, err, 1, ErrLost)
 			start := time.Now()
-			w.engines[0].Close() // nothing is left to be written
+			w.engines[0].Close() // nothing remains to be written
 			return time.Since(start)
 		})
 	})
 }
 
-// A network that loses everything without a word is noticed at the time-out, which names the rank that is silent.
+// A network that silently loses everything is noticed at the time-out, and the error names the silent rank.
 func TestSilentNetworkIsNoticedAtTheTimeout(t *testing.T) {
 	t.Parallel()
 	const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network has failed"
 	withAnswers(t, text, func(limit time.Duration) []error {
 		w := newWorld(t, inProcess, 3, nil)
-		w.each(func(rank int, g *Group) error { // all links are in use
+		w.each(func(rank int, g *Group) error { // every link has been used
 			if err := begin(g, Call{Seq: 1}); err != nil {
 				return err
 			}
@@ -138,7 +137,7 @@ func TestSilentNetworkIsNoticedAtTheTimeout(t *testing.T) {
 				return err
 			}
 			var r Op
-			w.groups[rank].Recv(&r, 1-rank, nil) // the rank waited for is not the one that is silent
+			w.groups[rank].Recv(&r, 1-rank, nil) // the silent rank is not the one waited for
 			return within(t, func() error { return w.groups[rank].Wait(t.Context(), &r) })
 		})
 		for rank, err := range errs {
@@ -150,14 +149,14 @@ func TestSilentNetworkIsNoticedAtTheTimeout(t *testing.T) {
 	})
 }
 
-// Frames that are lost one way are noticed, too, and slow links are not taken for dead ones.
+// Frames that are lost in one direction are noticed, too, and a slow link is not mistaken for a dead one.
 func TestLostFramesAreNoticedAndSlowOnesNot(t *testing.T) {
 	t.Parallel()
 	var w *world
 	withMoreTime(t, 20*shortly, func(timeout time.Duration) error {
 		w = newWorld(t, inProcess, 2, func(_ int, o *Options) { o.Timeout = timeout })
 		w.net.Delay(timeout / 4)
-		for range 6 { // longer than the time-out, all in all
+		for range 6 { // longer than the time-out in total
 			errs := testkit.Each(2, func(rank int) error {
 				g := w.groups[rank]
 				return errors.Join(send(t.Context(), g, 1-rank, 1, []byte("x")), receive(t.Context(), g, 1-rank, 1, make([]byte, 1)))
@@ -177,7 +176,7 @@ func TestLostFramesAreNoticedAndSlowOnesNot(t *testing.T) {
 	wantPeer(t, err, 1, ErrTimeout, "it does not answer")
 }
 
-// A rank that has said goodbye answers nothing any more, and is not said to be stopped.
+// A rank that has said goodbye does not answer any more, but is not reported as stopped.
 func TestGoodbyeIsNotSilence(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 4, func(rank int, o *Options) {
@@ -190,7 +189,7 @@ func TestGoodbyeIsNotSilence(t *testing.T) {
 		sent := make(chan error, 1)
 		go func() { sent <- send(t.Context(), w.groups[2], 0, 1, make([]byte, little-8000)) }()
 		eventuallyEarly(t, w.engines[0], 1)
-		for i := range uint64(20) { // they fit into the links
+		for i := range uint64(20) { // they fit in the links
 			if err := send(t.Context(), w.groups[1], 0, i, pattern(int(i), 1000)); err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +260,7 @@ func TestBrokenDataLinkShowsOnTheControlLink(t *testing.T) {
 	wantText(t, err, "connection reset by peer")
 }
 
-// A data link that ends without a goodbye, beside a control link that goes on, is the end of the peer, though not at once.
+// If a data link ends without a goodbye while the control link stays open, the peer counts as lost, though not at once.
 func TestDataLinkThatEndsIsThePeersEnd(t *testing.T) {
 	f, _, data := newScripted(false)
 	e, _, lenient := onScript(t, f)
@@ -272,7 +271,7 @@ func TestDataLinkThatEndsIsThePeersEnd(t *testing.T) {
 	wantPeer(t, within(t, func() error { return lenient.Wait(t.Context(), &r) }), 1, ErrLost)
 }
 
-// A send that fails loses nothing of what has come before.
+// A send that fails does not lose data that arrived before.
 func TestBrokenSendKeepsWhatCame(t *testing.T) {
 	f, control, data := newScripted(false)
 	e, _, lenient := onScript(t, f)
@@ -291,7 +290,7 @@ func TestBrokenSendKeepsWhatCame(t *testing.T) {
 	}
 }
 
-// A receive from any rank that is posted when no other is left ends at once.
+// A receive from any rank ends at once if no other rank is left.
 func TestReceiveFromAnyEndsWhenAllLeft(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -306,7 +305,7 @@ func TestReceiveFromAnyEndsWhenAllLeft(t *testing.T) {
 
 const lenientID = 20
 
-// lenientGroups makes the ranks with an engine members of a group that outlives its members.
+// lenientGroups makes every rank with an engine a member of a group that outlives its members.
 func (w *world) lenientGroups() []*Group {
 	w.t.Helper()
 	groups := make([]*Group, len(w.engines))
@@ -323,8 +322,8 @@ func (w *world) lenientGroups() []*Group {
 	return groups
 }
 
-// In such a group the end of a rank is an error of what needs that rank, and of nothing else: whether it ended before the
-// group was made, while it is waited for, or between.
+// In a lenient group the end of a rank is an error only of the operations that need that rank, whether it ended before the group was made,
+// while another rank waited for it, or in between.
 func TestLenientGroupOutlivesARank(t *testing.T) {
 	for _, when := range []string{"before", "while_receiving", "while_sending", "between"} {
 		for name, gone := range map[string]struct {
@@ -336,7 +335,7 @@ func TestLenientGroupOutlivesARank(t *testing.T) {
 			"leaves": {func(p *puppet) { p.frame(0, kindLeave, Call{Group: lenientID}, nil) }, ErrLeft},
 		} {
 			if when == "while_sending" && name == "leaves" {
-				continue // whoever has left the group still takes what is sent to it
+				continue // a rank that has left the group still takes what is sent to it
 			}
 			t.Run(when+"/"+name, func(t *testing.T) {
 				overAll(t, func(t *testing.T, k kind) {

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// By hand, from the table in the package documentation.
+// laidOut was written by hand from the table in the package documentation.
 const laidOut = "644d0201" + "01020304" + "0807060504030201" + "1817161514131211" + "0a00000000000000" + "feffffff" +
 	"00000000" + "2800000000000000"
 
@@ -40,7 +40,7 @@ func TestHeaderHasItsBytesInOrder(t *testing.T) {
 func TestFaultyHeaderIsRefused(t *testing.T) {
 	tests := []struct {
 		name      string
-		at        int // of the bytes to change
+		at        int // the offset of the bytes to change
 		bytes     string
 		complaint string
 	}{

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// lateFabric says that its data links connect with their first bytes, and counts who writes to them.
+// lateFabric says that its data links connect with their first bytes, and counts the writes to them.
 type lateFabric struct {
 	transport.Fabric
 	writes [3]atomic.Int32 // by rank
@@ -37,8 +37,8 @@ func (l countedLink) Write(head, body []byte) (int, error) {
 	return l.Link.Write(head, body)
 }
 
-// A rank that leaves a group, and closes, says so to those that it has sent nothing to without their data links; these hear it all the
-// same.
+// A rank that leaves a group and closes its engine does not use its data link to a rank that it has sent nothing to. That rank learns of
+// both goodbyes all the same.
 func TestGoodbyesConnectNothing(t *testing.T) {
 	inner, _ := join(t, overTCP, 3)
 	fabrics := make([]*lateFabric, len(inner))

@@ -57,8 +57,8 @@ func TestGroupsShareTheLinks(t *testing.T) {
 	})
 }
 
-// One group fails again and again in the middle of large frames; another on the same links goes on undisturbed: the
-// streams stay valid.
+// If one group fails again and again in the middle of large frames, another group on the same links goes on undisturbed: the streams stay
+// valid.
 func TestOneFailsAnotherGoesOn(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -81,7 +81,7 @@ func TestOneFailsAnotherGoesOn(t *testing.T) {
 					return fmt.Errorf("round %d: received what was not sent", round)
 				}
 				bad.Wait(t.Context(), &s)
-				clear(out) // the caller's again: the race detector would see the engine in it
+				clear(out) // the caller owns it again: the race detector would report an access by the engine
 				clear(in)
 				if err := begin(g, Call{Seq: round + 1}); err != nil {
 					return err
@@ -101,7 +101,7 @@ func TestOneFailsAnotherGoesOn(t *testing.T) {
 	})
 }
 
-// Frames that come for a group after its end are nobody's, and cost nothing.
+// Frames that arrive for a group after its end are dropped, and cost no memory.
 func TestLateFramesAreDropped(t *testing.T) {
 	for name, finish := range map[string]func(*Group){"close": (*Group).Close, "retire": (*Group).Retire} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestLateFramesAreDropped(t *testing.T) {
 	}
 }
 
-// Whoever is of the world and not of the group has no say in it.
+// A rank outside a group cannot fail it with an abort or a leave frame, and its message to the group is a protocol error.
 func TestStrangerHasNoSayInAGroup(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
@@ -163,8 +163,8 @@ func TestStrangerHasNoSayInAGroup(t *testing.T) {
 	})
 }
 
-// Each field of the fingerprint counts, and both sides show both calls: whether the frame comes before this rank's call
-// or while it waits, and whether it waits for that rank or another. The third rank hears of the same.
+// Each field of the fingerprint counts, and both ranks' errors show both calls, whether the frame comes before this rank's call or during
+// it, and whether this rank waits for that rank or another. The third rank gets the same error.
 func TestMismatchOfAnyFieldIsSeenByBoth(t *testing.T) {
 	base := Call{Group: worldID, Seq: 2, Count: 10, Root: 1, Collective: 1, Element: 2, Op: 3, Algorithm: 4}
 	changes := map[string]func(*Call){
@@ -239,7 +239,7 @@ func TestMismatchOfAnyFieldIsSeenByBoth(t *testing.T) {
 
 func detail(c Call) string { return fmt.Sprintf("%+v", c) }
 
-// The lower rank is named first also where the higher one found out.
+// The error names the lower rank first even if the higher rank found the mismatch.
 func TestMismatchNamesTheLowerRankFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -257,8 +257,7 @@ func TestMismatchNamesTheLowerRankFirst(t *testing.T) {
 	})
 }
 
-// A frame of a call that this rank has finished is set against what it called then, as long as it remembers; one of a
-// call to come is kept until then.
+// A frame of a call that this rank has finished is compared with this rank's call of that number, as long as it remembers that call.
 func TestMismatchWithAPastCallIsFound(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -298,7 +297,7 @@ func TestMismatchWithAPastCallIsFound(t *testing.T) {
 	}
 }
 
-// A receive of a past call is served in a later one. A frame of that call which nobody waits for is a mismatch.
+// A receive of a past call can be completed during a later call. A frame of the past call that no receive waits for is a mismatch.
 func TestReceiveOutlivesItsCall(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -324,7 +323,7 @@ func TestReceiveOutlivesItsCall(t *testing.T) {
 	})
 }
 
-// A rank that is ahead does no harm, and its frames of the calls to come are received in their calls.
+// A rank may be ahead of another. Its frames for later calls are received in those calls.
 func TestRankAheadDoesNoHarm(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)

@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// All ranks send to all before they receive, more than the links hold, again and again: whoever waited for its
-// receivers would lock up. Sizes are those around the limits of the reader's buffer.
+// All ranks send more to all others than the links hold, before they receive, again and again. An engine that waited for its receivers
+// would deadlock. The sizes are around the limits of the reader's buffer.
 func TestAllPairsExchangeMoreThanLinksHold(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		const size = 4
@@ -77,8 +77,8 @@ func TestLargeMessagesPassBothWays(t *testing.T) {
 	})
 }
 
-// Messages of one tag come in the order they were sent, and those of different tags in the order they are asked
-// for, whether they or their receives are first.
+// Messages of one tag arrive in the order in which they were sent. Messages of different tags arrive in the order of their receives,
+// whether the messages or the receives come first.
 func TestMessagesKeepTheOrderOfTheirTag(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -93,7 +93,7 @@ func TestMessagesKeepTheOrderOfTheirTag(t *testing.T) {
 				return nil
 			}
 			for n := range tags {
-				last := tags - 1 - n // the last first: the others' messages are early then
+				last := tags - 1 - n // the last tag first, so that the messages of the others come early
 				for i := last; i < messages; i += tags {
 					in := make([]byte, i*i+10) // a buffer may be longer than needed
 					var op Op
@@ -111,8 +111,8 @@ func TestMessagesKeepTheOrderOfTheirTag(t *testing.T) {
 	})
 }
 
-// A receive from anybody takes each message once, and says whose it was; of receives that both could take it, the one that was
-// posted first does.
+// A receive from any rank takes each message once, and names the sender. If two receives could take a message, the one that was posted
+// first gets it.
 func TestReceiveFromAnyTakesEachMessageOnce(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		const size, each = 4, 20
@@ -170,11 +170,11 @@ func TestReceivesFromAnyAndOneKeepOrder(t *testing.T) {
 	})
 }
 
-// Receives that do not fit their message break the group, and say why; no byte is written outside.
+// A receive that does not fit its message breaks the group with an error that says why, and writes no byte outside its buffer.
 func TestReceiveThatDoesNotFit(t *testing.T) {
 	tests := []struct {
 		name   string
-		label  Call // of the receive
+		label  Call // the label of the receive
 		room   int
 		reason error
 		text   string
@@ -214,7 +214,7 @@ func TestReceiveThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// eventuallyEarly waits until an engine holds n messages that nobody has asked for.
+// eventuallyEarly waits until an engine holds n messages that have no receive yet.
 func eventuallyEarly(t testing.TB, e *Engine, n int) {
 	t.Helper()
 	testkit.Eventually(t, "messages are there", func() bool { return earlyMessages(e) == n })
@@ -239,7 +239,7 @@ func earlyMessages(e *Engine) int {
 	return n
 }
 
-// Nothing is allocated for a message in steady state, whether it is received at once, early, by polling or asleep.
+// In steady state a message causes no allocation, whether it is received at once or early.
 func TestMessagesDoNotAllocate(t *testing.T) { // without the race detector
 	overSome(t, func(t *testing.T, k kind) {
 		for _, n := range []int{8, 100 << 10} {
@@ -294,11 +294,11 @@ func TestMessagesDoNotAllocate(t *testing.T) { // without the race detector
 	}, overTCP, overBoth)
 }
 
-// A part that is sent later is on its way once something makes it so, and not before; parts stay in order.
+// A part that is sent later leaves when something hurries it, or after a while. Parts stay in order.
 func TestLaterPartsGoInTime(t *testing.T) {
 	for what, tt := range map[string]struct {
 		hurry func(t *testing.T, g *Group, later *Op) error
-		parts int // that arrive
+		parts int // number of parts that arrive
 	}{
 		"flush":     {func(_ *testing.T, g *Group, _ *Op) error { g.Flush(); return nil }, 1},
 		"wait":      {func(t *testing.T, g *Group, later *Op) error { return g.Wait(t.Context(), later) }, 1},
@@ -336,7 +336,7 @@ func TestLaterPartsGoInTime(t *testing.T) {
 	}
 }
 
-// sent is an empty part for a rank.
+// sent sends an empty part to a rank.
 func (g *Group) sent(to int) *Op {
 	op := new(Op)
 	g.Send(op, to, nil)

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// A message of which a part has come before its receive is posted goes on into the receive's buffer.
+// If a part of a message has come before its receive is posted, the rest goes on into the receive's buffer.
 func TestReceivePostedLateGetsTheWholeMessage(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -42,7 +42,7 @@ func TestReceivePostedLateGetsTheWholeMessage(t *testing.T) {
 	})
 }
 
-// Data beyond the limit of an engine waits in the link, and blocks its sender. Nothing is lost, the order is kept, and other pairs and
+// Data beyond the limit of an engine waits in the link and blocks its sender. Nothing is lost, the order is kept, and the other pairs and
 // the other direction go on.
 func TestFloodWaitsInTheLink(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
@@ -107,7 +107,7 @@ func TestMessageLongerThanIsKept(t *testing.T) {
 	})
 }
 
-// Two ranks send too much to be kept. The receive of a message behind those of the second rank is posted while there is no room, and
+// Two ranks send more than can be kept. While there is no room, a receive is posted for a message behind those of the second rank, and
 // waits. Then the messages of the first rank are received, which makes room. The second rank sends nothing new that would wake a waiter.
 func TestRoomIsMadeForAnother(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
@@ -138,7 +138,7 @@ func TestRoomIsMadeForAnother(t *testing.T) {
 	})
 }
 
-// Messages of no or few bytes cost memory, too.
+// Messages with few or no bytes also use memory, and a flood of them is bounded.
 func TestFloodOfSmallMessagesIsBounded(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	w.holdLittle(0)
@@ -181,7 +181,7 @@ func wantBoundHeld(t testing.TB, e *Engine) {
 	}
 }
 
-// The memory of early messages has room for each length, and is used again as long as it is not too much.
+// The pool's memory for early messages has room for each length, and is used again unless it is too large.
 func TestPoolUsesMemoryAgain(t *testing.T) {
 	var p pool
 	for _, n := range []int{0, 1, smallest - 1, smallest, smallest + 1, 100_000, maxSpare - 1, maxSpare, maxSpare + 1, 64<<20 + 1} {
@@ -199,7 +199,7 @@ func TestPoolUsesMemoryAgain(t *testing.T) {
 	}
 }
 
-// Messages announce much, and nothing of them comes.
+// Messages that are announced and never arrive hold no memory after their sender has died.
 func TestAnnouncedAndNotSent(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -212,7 +212,7 @@ func TestAnnouncedAndNotSent(t *testing.T) {
 	})
 }
 
-// eventuallyStalled waits until an engine has no place for what comes from a rank.
+// eventuallyStalled waits until an engine has no room for what arrives from a rank.
 func eventuallyStalled(t testing.TB, e *Engine, from int) {
 	t.Helper()
 	testkit.Eventually(t, "a message waits for room", func() bool {
@@ -223,7 +223,7 @@ func eventuallyStalled(t testing.TB, e *Engine, from int) {
 	})
 }
 
-// wantNothingHeld checks that no memory counts as that of early messages.
+// wantNothingHeld checks that no memory is held for early messages.
 func wantNothingHeld(t testing.TB, e *Engine) {
 	t.Helper()
 	e.mu.Lock()

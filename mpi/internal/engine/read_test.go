@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// Data from a peer is checked before it is used. Whatever it is, it ends only that peer.
+// Data from a peer is checked before it is used. If it is invalid, only the groups of that peer fail.
 func TestHostilePeerEndsAlone(t *testing.T) {
 	call := Call{Group: worldID}
 	frame := func(h header) func(*puppet) {
@@ -47,7 +47,7 @@ func TestHostilePeerEndsAlone(t *testing.T) {
 	}
 }
 
-// If payloads have a link of their own, they come only by it, and nothing else does.
+// If payloads have a link of their own, they are accepted only on that link, and no other frame is.
 func TestFrameOnTheWrongLinkIsRefused(t *testing.T) {
 	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "query": kindQuery} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestPeerThatNeverPausesHoldsUpNobody(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			nobodys := make([]byte, 1<<20) // of a payload that is dropped
+			nobodys := make([]byte, 1<<20) // part of a payload that is dropped
 			p := w.puppets[2]
 			p.send(0, header{kind: kindMessage, call: Call{Group: 90, Seq: 1}}, nil, maxPayload)
 			for l := p.lane(0, kindMessage); ; {
@@ -115,12 +115,12 @@ func TestPeerThatNeverPausesHoldsUpNobody(t *testing.T) {
 	}, overTCP, overBoth)
 }
 
-// Questions without end get some answers, and cost no memory.
+// Endless questions get some answers, and use a bounded amount of memory.
 func TestEndlessQuestionsCostNoMemory(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	e := w.engines[0]
 	many := bytes.Repeat(frameOf(kindQuery, Call{Group: worldID}, ""), 10_000)
-	for full := 0; full < 2; { // until the link takes no more answers, and once more
+	for full := 0; full < 2; { // until the link takes no more answers, twice
 		w.puppets[1].write(w.puppets[1].fabric.Control(0), many)
 		e.mu.Lock()
 		for e.look() {
@@ -136,8 +136,8 @@ func TestEndlessQuestionsCostNoMemory(t *testing.T) {
 	}
 }
 
-// FuzzPeer lets an engine hear arbitrary bytes on either link, in pieces, while it waits: it must not panic nor hang, nor take
-// memory for what has not come.
+// FuzzPeer sends arbitrary bytes to an engine on either link, in pieces, while the engine waits. The engine must not panic or hang, and
+// must not hold more memory than its limit.
 func FuzzPeer(f *testing.F) {
 	call := Call{Group: worldID, Seq: 1}
 	abort := string((&AbortError{By: 1, Rank: 1, Reason: ErrLost, Text: "x"}).encode())
@@ -159,7 +159,7 @@ func FuzzPeer(f *testing.F) {
 	h.encode(&long)
 	f.Add(long[:], []byte(nil), uint16(6))
 	f.Fuzz(func(t *testing.T, data, control []byte, piece uint16) {
-		w := newWorld(t, inProcess, 2, impatient, 1) // behind a message that is too long to be kept, its death is not seen
+		w := newWorld(t, inProcess, 2, impatient, 1) // the death of the puppet is not seen behind a message that is too long to be kept
 		var m, c, wild Op
 		in := make([]byte, 24)
 		g := w.groups[0]
@@ -188,14 +188,14 @@ func FuzzPeer(f *testing.F) {
 		e := w.engines[0]
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		// The payload of a message gets its memory when its header has come: what a peer may make this rank keep.
+		// The payload of a message gets its memory as soon as its header has arrived. A peer can make this rank hold that much.
 		if e.earlyBytes > maxEarly+smallest {
 			t.Errorf("%d bytes are held", e.earlyBytes)
 		}
 	})
 }
 
-// pass writes up to n bytes of buf, which fails once the engine has had enough, and returns the rest.
+// pass writes up to n bytes of buf, and returns the rest. The write fails after the engine has given up the peer.
 func pass(buf []byte, link transport.Link, n int) []byte {
 	n = min(n, len(buf))
 	link.Write(buf[:n], nil)

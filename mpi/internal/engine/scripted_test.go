@@ -14,7 +14,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// scripted is the fabric of rank 0 of two, the other one of which is a script: what has come, link by link, and how it ends.
+// scripted is the fabric of rank 0 of two. A script plays the other rank: it says which bytes arrive on which link, and how the links end.
 type scripted struct {
 	mu    sync.Mutex
 	links map[transport.LinkID]*scriptedLink
@@ -23,14 +23,14 @@ type scripted struct {
 	woken chan struct{}
 }
 
-// scriptedLink takes what is written, and gives what the script lets come.
+// scriptedLink accepts all writes, and returns the bytes that the script has let arrive.
 type scriptedLink struct {
 	fabric *scripted
 	news   transport.LinkID
-	script []byte // all that will come
-	come   int    // of it
-	read   int    // of that
-	end    error  // returned when everything has been read, once ended
+	script []byte // all bytes that will arrive
+	come   int    // how many of them have arrived
+	read   int    // how many of those have been read
+	end    error  // returned when everything has been read, if ended is set
 	ended  bool
 	broken bool // writing fails
 }
@@ -69,7 +69,7 @@ func (l *scriptedLink) add(k frameKind, call Call, payload []byte) {
 	l.script = append(l.script, frameOf(k, call, string(payload))...)
 }
 
-// comes lets n more bytes come, or, where all have, the end. Memory has none.
+// comes lets n more bytes arrive. If all have arrived, it ends the link, except that memory does not end.
 func (l *scriptedLink) comes(n int) {
 	l.fabric.mu.Lock()
 	defer l.fabric.mu.Unlock()
@@ -127,7 +127,7 @@ func (f *scripted) Wake() {
 func (f *scripted) WakeRank(int) {}
 func (f *scripted) Close() error { return nil }
 
-// onScript starts an engine on the fabric, with a group that ends with its peer, and one that does not.
+// onScript starts an engine on the fabric, with a group that ends with its peer, and a group that does not.
 func onScript(t testing.TB, f *scripted) (e *Engine, strict, lenient *Group) {
 	t.Helper()
 	e = New(f, Options{Timeout: time.Hour, Describe: describeCall, DescribeFully: detail})
@@ -148,9 +148,9 @@ func (e *Engine) lookOnce() {
 	e.mu.Unlock()
 }
 
-// A peer says what it has to say on its two links, and ends in one of the ways there are; the two arrive in any order and in any pieces,
-// while this rank posts receives and sends in between. In the end the peer is known to have ended, every op is done, and what was
-// sent before a goodbye has come as it was sent.
+// A peer sends everything on its two links, and ends in one of the possible ways. The bytes of the two links arrive in any order and in any
+// pieces, while this rank posts receives and sends. At the end the peer is known to have ended, every op is done, and everything that was
+// sent before a goodbye has arrived intact.
 func TestEveryScheduleDeliversWhatWasSent(t *testing.T) { // also without the race detector
 	for range 200 / thin.Step(4) {
 		seed := rand.Uint64()
@@ -160,7 +160,7 @@ func TestEveryScheduleDeliversWhatWasSent(t *testing.T) { // also without the ra
 	}
 }
 
-// schedule is one such story.
+// schedule is one such sequence of events.
 type schedule struct {
 	random        *rand.Rand
 	engine        *Engine
@@ -168,7 +168,7 @@ type schedule struct {
 	control, data *scriptedLink
 	mute          bool
 	bye, reset    bool
-	lengths       []int // of the messages of the lenient group, whose tags are their places here
+	lengths       []int // of the messages of the lenient group; a message's tag is its index here
 	ops           []*Op
 	bufs          [][]byte
 	others        []*Op
@@ -186,21 +186,21 @@ func playSchedule(t *testing.T, random *rand.Rand) error {
 	for range random.IntN(60) {
 		s.step()
 	}
-	for range 4 { // the rest comes, and the end
+	for range 4 { // the rest arrives, and the end
 		s.data.comes(len(s.data.script))
 		s.deliverControl(len(s.control.script))
 		s.engine.lookOnce()
 	}
 	for i := range s.ops {
 		s.post(i)
-		for range 20 { // each takes a bounded part
+		for range 20 { // each look takes a bounded part
 			s.engine.lookOnce()
 		}
 	}
 	return s.check()
 }
 
-// write makes the script.
+// write writes the script.
 func (s *schedule) write() {
 	for i := range s.random.IntN(6) {
 		n := []int{0, 10, 5000, 30_000, 70_000, 3 << 20}[s.random.IntN(6)]
@@ -221,7 +221,7 @@ func (s *schedule) write() {
 	case s.bye:
 		s.data.add(kindBye, Call{}, nil)
 		s.control.add(kindBye, Call{}, nil)
-	case s.random.IntN(2) == 0 && len(s.data.script) > 0: // killed in the middle
+	case s.random.IntN(2) == 0 && len(s.data.script) > 0: // the peer is killed in the middle
 		s.data.script = s.data.script[:s.random.IntN(len(s.data.script))]
 	}
 	if s.reset {
@@ -229,7 +229,7 @@ func (s *schedule) write() {
 	}
 }
 
-// step is one thing that happens.
+// step plays one event.
 func (s *schedule) step() {
 	some := []int{50, 5000, 200_000, 4 << 20}[s.random.IntN(4)]
 	switch s.random.IntN(7) {
@@ -254,7 +254,7 @@ func (s *schedule) step() {
 	}
 }
 
-// deliverControl holds back what was written after all that is in memory, and so cannot be there before.
+// deliverControl holds control frames back until everything in memory has arrived, because they were written after it.
 func (s *schedule) deliverControl(n int) {
 	if !s.mute || s.data.come == len(s.data.script) {
 		s.control.comes(n)

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Conditions are about memory that ranks share: over TCP alone there is none.
+// overShared runs tests of conditions, which are about memory that ranks share. TCP alone has no such memory.
 func overShared(t *testing.T, f func(t *testing.T, k kind)) { overSome(t, f, inProcess, overBoth) }
 
 func TestAwaitEndsWhenItsConditionHolds(t *testing.T) {
@@ -18,7 +18,7 @@ func TestAwaitEndsWhenItsConditionHolds(t *testing.T) {
 		w := newWorld(t, k, 3, nil)
 		var here [3]atomic.Bool
 		w.each(func(rank int, g *Group) error {
-			if rank == 0 { // the last one
+			if rank == 0 { // rank 0 is the last one
 				eventuallyAsleep(t, w.engines[1], 1)
 				eventuallyAsleep(t, w.engines[2], 1)
 			}
@@ -81,7 +81,7 @@ func TestAwaitTimesOut(t *testing.T) {
 	}, overBoth)
 }
 
-// A rank that leaves may be the one whose part is missing, or not: the others wait on for a while, and no longer.
+// A rank that leaves may or may not be the one whose part is missing, so the others wait a while longer, and then give up.
 func TestOthersWaitAWhileForALeaver(t *testing.T) {
 	t.Parallel()
 	for first, k := range map[string]kind{"leaves_first": inProcess, "waits_first": overBoth} {
@@ -95,14 +95,14 @@ func TestOthersWaitAWhileForALeaver(t *testing.T) {
 				return done
 			}
 			var done chan error
-			if err := send(t.Context(), w.groups[2], 0, 9, nil); err != nil { // a Network links whom it must
+			if err := send(t.Context(), w.groups[2], 0, 9, nil); err != nil { // a Network makes links only when they are used
 				t.Fatal(err)
 			}
 			if first == "waits_first" {
 				done = wait()
 			}
 			start := time.Now()
-			w.engines[2].Close() // it does not say which call was its last
+			w.engines[2].Close() // the goodbye does not say which call was its last
 			testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
 			if first == "leaves_first" {
 				start = time.Now()
@@ -136,7 +136,7 @@ func TestPatienceWithALeaverIsRewarded(t *testing.T) {
 	})
 }
 
-// Watch gives up with its context, and only then; the group goes on.
+// Watch gives up only when its context ends, and the group goes on.
 func TestWatchEndsWithItsContextAlone(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
@@ -166,7 +166,7 @@ func TestWatchEndsWithItsContextAlone(t *testing.T) {
 	}, overBoth)
 }
 
-// A condition may be about ops that other goroutines complete, without waiting for anything themselves.
+// A condition may be about ops that other goroutines complete without waiting themselves.
 func TestWatchSeesOpsOfOtherGoroutines(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -176,18 +176,18 @@ func TestWatchSeesOpsOfOtherGoroutines(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.groups[0].Watch(t.Context(), op.Done) }()
 		eventuallyAsleep(t, w.engines[0], 1)
-		w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1)) // it is done at once
+		w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1)) // the op is done at once
 		if err := within(t, func() error { return <-done }); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// pause waits for d: for tests in which time itself is what is tested.
+// pause waits for d. It is for tests that test time itself.
 func pause(d time.Duration) { <-time.After(d) }
 
 // The end of a context ends a wait at once, with its cause, whatever the wait is for and however far it has come. The caller may use the
-// buffer again, and the other rank learns why.
+// buffer again, and the other rank learns the reason.
 func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 	for _, when := range []string{"before", "while_spinning", "asleep", "in_the_payload", "sending"} {
 		t.Run(when, func(t *testing.T) {
@@ -212,10 +212,10 @@ func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 				case "while_spinning":
 					w.engines[0].policy.Spin = 2 * testkit.Patience
 					go func() { done <- receive(ctx, w.groups[0], 1, 1, buf) }()
-					pause(5 * time.Millisecond) // it spins by now, or sees the context ended at once
+					pause(5 * time.Millisecond) // it is spinning by now, or has seen at once that the context has ended
 				case "sending":
 					go func() { done <- send(ctx, w.groups[0], 1, 1, buf) }()
-					stop(w.engines[1]) // it would take all
+					stop(w.engines[1]) // the engine would take everything
 					defer w.engines[1].mu.Unlock()
 					eventuallyAsleep(t, w.engines[0], 1)
 				default:
@@ -232,18 +232,18 @@ func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 					})
 				}
 				var err error
-				testkit.Within(t, testkit.Patience, func() { // it would spin for longer
+				testkit.Within(t, testkit.Patience, func() { // without the cancellation it would spin for longer
 					cancel(why)
 					err = <-done
 				})
-				for i := range buf[:1<<20] { // the race detector would see the engine in it
+				for i := range buf[:1<<20] { // the race detector would report an access by the engine
 					buf[i] = 1
 				}
 				if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
 					t.Errorf("got %v, want the context's error and its cause", err)
 				}
 				wantText(t, err, "canceled while waiting for rank 1: context canceled: the user said so")
-				if when == "in_the_payload" { // the rest of it is nobody's, and what follows is received
+				if when == "in_the_payload" { // the rest of the payload is dropped, and what follows it is received
 					other, p := w.join(0, 90, all(2)), w.puppets[1]
 					sent := make(chan struct{})
 					go func() {
@@ -285,7 +285,7 @@ func TestDeadlineIsNotTheEnginesTimeout(t *testing.T) {
 	})
 }
 
-// A message that has come counts more than a context that has ended.
+// A message that has arrived takes precedence over a context that has ended.
 func TestArrivedMessageBeatsAnEndedContext(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)

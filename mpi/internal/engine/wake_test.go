@@ -14,8 +14,8 @@ import (
 // strain is how long each of the tests here tries to lose a wake-up.
 const strain = 100 * time.Millisecond
 
-// A wake-up that is lost shows as a time-out. So ranks play ping-pong in several groups at once, with pauses around what it takes
-// to fall asleep and to be woken, while some poll for long, some for short, and some sleep at once.
+// A lost wake-up shows as a time-out. Ranks therefore play ping-pong in several groups at once, with pauses about as long as it takes to
+// fall asleep and to wake up. Some poll for long, some briefly, and some sleep at once.
 func TestNoWakeUpIsLost(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for _, spin := range []time.Duration{0, 20 * time.Microsecond, 300 * time.Microsecond} {
@@ -33,7 +33,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				rank, game := i%2, i/2
 				rng := rand.New(rand.NewPCG(seed, uint64(i)))
 				g := w.join(rank, uint64(100+game), all(2))
-				buf := make([]byte, 1+game*100_000) // the last ones do not fit into the links at once
+				buf := make([]byte, 1+game*100_000) // the longer ones do not fit in the links at once
 				for turn, last := uint64(0), false; !last; turn++ {
 					if int(turn%2) == rank {
 						idle(rng)
@@ -61,7 +61,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// The same for conditions: ranks count up in turns.
+// No notification of a condition is lost, either. Here ranks count up in turns.
 func TestNoNudgeIsLost(t *testing.T) {
 	overShared(t, func(t *testing.T, k kind) {
 		for _, spin := range []time.Duration{0, 300 * time.Microsecond} {
@@ -89,7 +89,7 @@ func TestNoNudgeIsLost(t *testing.T) {
 					count.CompareAndSwap(mine, mine+1)
 					g.Notify()
 				}
-				count.Store(1 << 40) // lets the other one end
+				count.Store(1 << 40) // lets the other rank end
 				g.Notify()
 				return nil
 			})
@@ -100,7 +100,7 @@ func TestNoNudgeIsLost(t *testing.T) {
 	})
 }
 
-// idle does nothing for 0 to 100 microseconds, in one of the ways in which programs do nothing.
+// idle does nothing for 0 to 100 microseconds, by sleeping, by spinning, or by returning at once.
 func idle(rng *rand.Rand) {
 	d := time.Duration(rng.IntN(100)) * time.Microsecond
 	switch rng.IntN(3) {
@@ -112,8 +112,8 @@ func idle(rng *rand.Rand) {
 	}
 }
 
-// A goroutine polls while another sleeps: what it finds for the sleeper, it must not keep for itself, and what wakes ranks for
-// the sleeper, it must not silence.
+// While a goroutine polls, another sleeps. The first must wake the sleeper if it finds something for it, and must not suppress the events
+// that wake the sleeper.
 func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
@@ -131,7 +131,7 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 				frameOf(kindMessage, Call{Group: worldID, Seq: 2}, "22")...)
 			if i%2 == 0 {
 				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), frames)
-			} else { // the second comes after the polling
+			} else { // the second frame comes after the polling
 				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), frames[:headerSize+1])
 			}
 			for !op.Done() {
@@ -150,7 +150,8 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 	})
 }
 
-// Data that another goroutine has read ahead is not announced to the attendant, and the link cannot be written, either.
+// Data that another goroutine has read ahead does not wake the attendant, and neither does a link that cannot be written. The sleeper must
+// be woken anyhow.
 func TestSleeperIsWokenByReadAheadOnAFullLink(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	e, p := w.engines[0], w.puppets[1]
@@ -178,7 +179,7 @@ func TestSleeperIsWokenByReadAheadOnAFullLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.die() // or closing would wait for it to read
+	p.die() // otherwise closing would wait for the puppet to read
 }
 
 func frameOf(k frameKind, call Call, payload string) []byte {

@@ -79,21 +79,20 @@ func join(t testing.TB, k kind, size int) (fabrics []transport.Fabric, net *tran
 	return fabrics, nil
 }
 
-// worldID is the group of all ranks that newWorld makes.
+// worldID identifies the group of all ranks that newWorld makes.
 const worldID = 1
 
-// world is ranks that live in this process.
+// world is a set of ranks that live in this process.
 type world struct {
 	t       testing.TB
 	net     *transport.Network // nil over sockets
-	engines []*Engine          // nil where a puppet is
-	groups  []*Group           // of all ranks, by rank; nil where a puppet is
-	puppets []*puppet          // nil where an engine is
+	engines []*Engine          // nil for a puppet
+	groups  []*Group           // the group of all ranks, by rank; nil for a puppet
+	puppets []*puppet          // nil for a rank with an engine
 	ended   []bool
 }
 
-// newWorld joins size ranks. Those named as puppets have no engine. change, if not nil,
-// adjusts the options of each rank.
+// newWorld joins size ranks. The ranks listed as puppets have no engine. change, if not nil, adjusts the options of each rank.
 func newWorld(t testing.TB, k kind, size int, change func(rank int, o *Options), puppets ...int) *world {
 	t.Helper()
 	fabrics, net := join(t, k, size)
@@ -137,10 +136,10 @@ func (w *world) join(rank int, id uint64, members []int) *Group {
 	return g
 }
 
-// little is how many bytes of early messages a rank holds in tests of what happens when they are too many.
+// little is how many bytes of early messages a rank holds in tests in which there are too many.
 const little = 1 << 20
 
-// holdLittle makes a rank hold no more than that.
+// holdLittle limits the early messages that a rank holds to little bytes.
 func (w *world) holdLittle(rank int) {
 	e := w.engines[rank]
 	e.mu.Lock()
@@ -148,8 +147,8 @@ func (w *world) holdLittle(rank int) {
 	e.mu.Unlock()
 }
 
-// shortenAnswerTimeout makes all ranks impatient from here on: what a test only prepares may take its time on
-// a busy machine. Nobody waits yet.
+// shortenAnswerTimeout gives all ranks a short time-out from here on, so that the preparations of a test may take long on a busy machine.
+// No rank waits yet.
 func (w *world) shortenAnswerTimeout() {
 	for _, e := range w.engines {
 		if e == nil {
@@ -161,7 +160,7 @@ func (w *world) shortenAnswerTimeout() {
 	}
 }
 
-// awaitAnswers makes all ranks wait so long for answers to what the others do: on a busy machine those may come late.
+// awaitAnswers sets how long all ranks wait for answers about what the others do. On a busy machine answers may come late.
 func (w *world) awaitAnswers(limit time.Duration) {
 	for _, e := range w.engines {
 		if e == nil {
@@ -173,8 +172,9 @@ func (w *world) awaitAnswers(limit time.Duration) {
 	}
 }
 
-// withAnswers plays what waits for answers for as long as limit, since one rank gives none, and wants all errors to say text of that rank.
-// On a busy machine another rank may not answer in time, either; then withAnswers plays it once more, with more time.
+// withAnswers runs play, whose ranks wait for answers for as long as limit because one rank does not answer, and checks that all errors
+// contain text about that rank. On a busy machine another rank may not answer in time, either. withAnswers then runs play again with more
+// time.
 func withAnswers(t testing.TB, text string, play func(limit time.Duration) []error) {
 	t.Helper()
 	silent := func(err error) bool { return err != nil && strings.Contains(err.Error(), text) }
@@ -190,7 +190,7 @@ func withAnswers(t testing.TB, text string, play func(limit time.Duration) []err
 	}
 }
 
-// each runs f as every rank that has an engine, and wants no errors.
+// each runs f as every rank that has an engine, and reports errors.
 func (w *world) each(f func(rank int, g *Group) error) {
 	w.t.Helper()
 	for rank, err := range testkit.Each(len(w.groups), func(rank int) error {
@@ -205,7 +205,7 @@ func (w *world) each(f func(rank int, g *Group) error) {
 	}
 }
 
-// all is the ranks of a world.
+// all returns the ranks of a world.
 func all(size int) []int {
 	ranks := make([]int, size)
 	for i := range ranks {
@@ -244,7 +244,7 @@ func receive(ctx context.Context, g *Group, from int, n uint64, buf []byte) erro
 	return g.Wait(ctx, &op)
 }
 
-// exchange is a part of a collective between two ranks.
+// exchange makes a part of a collective between two ranks.
 func exchange(ctx context.Context, g *Group, with int, out, in []byte) error {
 	var s, r Op
 	g.Send(&s, with, out)
@@ -252,8 +252,8 @@ func exchange(ctx context.Context, g *Group, with int, out, in []byte) error {
 	return errors.Join(g.Wait(ctx, &r), g.Wait(ctx, &s))
 }
 
-// withMoreTime plays what must not time out, though it takes longer than the time-out. A busy machine may delay some part of it for as
-// long; then withMoreTime plays it once more, with more time.
+// withMoreTime runs play, which must not time out though it takes longer than the time-out. If a busy machine delays a part of it for as
+// long as the time-out, withMoreTime runs it again with more time.
 func withMoreTime(t testing.TB, timeout time.Duration, play func(timeout time.Duration) error) {
 	t.Helper()
 	for ; ; timeout *= 4 {
@@ -268,17 +268,17 @@ func withMoreTime(t testing.TB, timeout time.Duration, play func(timeout time.Du
 	}
 }
 
-// within fails the test where f hangs.
+// within fails the test if f hangs.
 func within(t testing.TB, f func() error) (err error) {
 	t.Helper()
 	testkit.Within(t, testkit.Patience, func() { err = f() })
 	return err
 }
 
-// pattern is n bytes that differ from those of other seeds.
+// pattern returns n bytes that differ from those of other seeds.
 func pattern(seed, n int) []byte {
 	b := make([]byte, n)
-	for i := range min(n, 4099) { // a prime: pieces in other places do not look alike
+	for i := range min(n, 4099) { // a prime, so that pieces at other places differ
 		b[i] = byte(seed*37 + i*(i>>8+1))
 	}
 	for done := 4099; done < n; {
@@ -287,7 +287,7 @@ func pattern(seed, n int) []byte {
 	return b
 }
 
-// wantPeer checks that err is this rank's own finding about rank, for the given reason, and says all of texts.
+// wantPeer checks that err is what this rank itself found about rank, for the given reason, and that it contains all of texts.
 func wantPeer(t testing.TB, err error, rank int, reason error, texts ...string) {
 	t.Helper()
 	var at *PeerError
@@ -298,7 +298,7 @@ func wantPeer(t testing.TB, err error, rank int, reason error, texts ...string) 
 	wantText(t, err, texts...)
 }
 
-// wantAbort checks that err is what rank by says of rank about.
+// wantAbort checks that err is what rank by has reported about rank about.
 func wantAbort(t testing.TB, err error, by, about int, reason error, texts ...string) {
 	t.Helper()
 	var abort *AbortError
@@ -317,8 +317,8 @@ func wantText(t testing.TB, err error, texts ...string) {
 	}
 }
 
-// puppet is a rank without an engine: it sends what the test has it send, and answers nothing, like a process that is
-// stopped. One goroutine at a time uses it.
+// puppet is a rank without an engine. It sends what the test tells it to, and answers nothing, like a stopped process. Only one goroutine
+// at a time may use it.
 type puppet struct {
 	t      testing.TB
 	net    *transport.Network
@@ -326,7 +326,7 @@ type puppet struct {
 	dead   bool
 }
 
-// die ends the rank as the end of its process would.
+// die ends the rank as if its process had ended.
 func (p *puppet) die() {
 	if p.dead {
 		return
@@ -338,7 +338,7 @@ func (p *puppet) die() {
 	p.fabric.Close()
 }
 
-// send writes a frame to another rank, on the link where frames of its kind belong. length is what the header announces.
+// send writes a frame to another rank, on the link for frames of its kind. The header announces length bytes.
 func (p *puppet) send(to int, h header, payload []byte, length uint64) {
 	p.t.Helper()
 	h.length = length
@@ -347,13 +347,13 @@ func (p *puppet) send(to int, h header, payload []byte, length uint64) {
 	p.write(p.lane(to, h.kind), append(head[:], payload...))
 }
 
-// frame is send for a whole frame.
+// frame sends a whole frame.
 func (p *puppet) frame(to int, k frameKind, call Call, payload []byte) {
 	p.t.Helper()
 	p.send(to, header{kind: k, call: call}, payload, uint64(len(payload)))
 }
 
-// bye says goodbye to another rank, as a rank does that closes its engine.
+// bye says goodbye to another rank, as a rank does when it closes its engine.
 func (p *puppet) bye(to int) {
 	p.t.Helper()
 	var head [headerSize]byte

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// crowdedFabric is a fabric whose ranks share cores, and whose data links take all that is written and say in which order.
+// crowdedFabric is a fabric whose ranks share cores. Its data links accept everything, and record the order of writes.
 type crowdedFabric struct {
 	transport.Fabric
 	crowded bool
@@ -42,8 +42,8 @@ func (s sink) Write(head, body []byte) (int, error) {
 
 func (s sink) Read([]byte) (int, error) { return 0, nil }
 
-// A rank that shares its core and waits for a receive writes to its peers in turn, a piece each, and looks for what comes in between. If it
-// waits for a send, it sends that first. A rank with a core of its own sends each message at once.
+// A rank that shares its core and waits for a receive writes to its peers in turn, one piece each, and checks what arrives in between. If
+// it waits for a send, it finishes that send first. A rank with a core of its own sends each message at once.
 func TestRanksThatShareCoresWriteInTurn(t *testing.T) {
 	const message = 2*pieceBytes + 1000
 	const first, rest = pieceBytes + headerSize, 1000

@@ -272,7 +272,7 @@ func FuzzHostileReference(f *testing.F) {
 		}
 		peer := &m.node.ranks[1]
 		peer.ref = ref
-		if err := m.node.resolve(1, length, size, anywhere); err == nil && peer.view == nil { // the kernel refuses memory that is not mapped
+		if err := m.node.resolve(1, length, size, anywhere); err == nil && peer.view == nil { // the kernel refuses unmapped memory
 			if err := m.node.fetch(m.w, make([]byte, length), 1, 0); err != nil && !errors.Is(err, unix.EFAULT) {
 				t.Error(err)
 			}

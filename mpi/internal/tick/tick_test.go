@@ -11,7 +11,7 @@ func TestCounterGivesTheTime(t *testing.T) {
 		before := time.Now()
 		c := Now()
 		after := time.Now()
-		for time.Since(after) < 5*time.Millisecond { // let the clock find out how fast the counter counts
+		for time.Since(after) < 5*time.Millisecond { // give the clock time to measure the counter's speed
 		}
 		if at := k.Scale().Time(c); at.Before(before.Add(-time.Millisecond)) || at.After(after.Add(time.Millisecond)) {
 			t.Errorf("read between %v and %v, and taken for %v", before, after, at)
@@ -25,13 +25,13 @@ func TestCounterGivesTheTime(t *testing.T) {
 	}
 }
 
-// Another process may get the core between the readings of the clock and of the counter. The clock's start and its scale must not
-// depend on that.
+// Another process may get the core between the readings of the clock and of the counter. The clock's start and its scale must not depend on
+// that.
 func TestReadBothIsNotMisledByAPause(t *testing.T) {
 	start := time.Now()
 	for paused := range 2 * readings {
 		reads, passed := 0, time.Duration(0)
-		tick := func() time.Duration { // a reading takes a microsecond, and one of them a second
+		tick := func() time.Duration { // a reading takes a microsecond, but one of them takes a second more
 			if passed += time.Microsecond; reads == paused {
 				passed += time.Second
 			}
