@@ -2,7 +2,7 @@ package algorithm
 
 import "testing"
 
-// torch: with n = 1, 2, 3 inputs, [n rank + i] makes 0 to n W - 1.
+// torch: with n = 1, 2, 3 inputs on each rank, the values n rank + i come out as 0 to n W - 1.
 func TestAllGatherAsTorch(t *testing.T) {
 	forPeers(t, AllGathers(), func(p Port, run AllGatherFunc) error {
 		for n := 1; n <= 3; n++ {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The distances of Swing's paper: 1, 1, 3, 5, 11, 21, to one side and to the other in turn.
+// The distances are those of Swing's paper: 1, 1, 3, 5, 11, 21, to alternating sides.
 func TestSwingDistancesAreThePapers(t *testing.T) {
 	const size = 64
 	for s, distance := range []int{1, -1, 3, -5, 11, -21} {
@@ -23,7 +23,7 @@ func TestSwingDistancesAreThePapers(t *testing.T) {
 	}
 }
 
-// The lowest rank by its definition: of all that rank reaches in the rounds from s on.
+// reachedLowest returns the lowest rank by its definition: the lowest of all ranks that rank reaches in the rounds from s on.
 func reachedLowest(rank, s, size int) int {
 	if s >= levels(size) {
 		return rank
@@ -43,8 +43,8 @@ func TestSwingLowest(t *testing.T) {
 	}
 }
 
-// MPICH's allred_float: large numbers that cancel, in all places. All ranks must have the same bits, and the
-// canonical algorithms those of the canonical order.
+// MPICH's allred_float sums large numbers that cancel, at all places. All ranks must get the same bits, and with the canonical algorithms
+// those of the canonical order.
 func TestAllReduceOfCancellingFloatsAgrees(t *testing.T) {
 	const big, tiny = 1e6, 1e-2
 	for _, size := range mpichSizes {

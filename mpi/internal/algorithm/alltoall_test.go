@@ -21,9 +21,9 @@ func TestAllToAllAsMPICH(t *testing.T) {
 	})
 }
 
-// MPICH's alltoallv: of in[i] = i + 100 rank, rank i gets i values; so from rank i come `rank`
-// values 100 i + rank (rank+1)/2 + j. Its displacements are i (i+1)/2, which leave a gap after each block: here
-// bounds have none, and block i begins at i (i-1)/2.
+// MPICH's alltoallv: in[j] is j + 100 rank, and rank i gets i values from each rank. So `rank` values 100 i + rank (rank-1)/2 + j come from
+// rank i. MPICH's displacements are i (i+1)/2, which leave a gap after each block. The bounds here leave no gap: block i begins at i
+// (i-1)/2.
 func TestAllToAllVAsMPICH(t *testing.T) {
 	forPeers(t, AllToAllsV(), func(p Port, run AllToAllFunc) error {
 		var counts, in, want []int
@@ -44,8 +44,8 @@ func TestAllToAllVAsMPICH(t *testing.T) {
 	})
 }
 
-// MPICH's alltoallv0: only the two neighbors get something. And torch's all_to_all_single with unequal splits: rank i gets
-// i+1 values, each the sender's rank.
+// MPICH's alltoallv0: only the two neighbors get something. As in torch's all_to_all_single with unequal splits, rank i gets i+1 values
+// from each of them, which are the sender's rank.
 func TestAllToAllVWithZerosAsMPICH(t *testing.T) {
 	forPeers(t, AllToAllsV(), func(p Port, run AllToAllFunc) error {
 		size, rank := p.Size(), p.Rank()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// torch: each rank is the root once, with [rank]; and the stress test, with [i W + i%W] from root i%W.
+// torch: each rank is the root once. The values i W + i%W from root i%W are those of torch's stress test.
 func TestBroadcastAsTorch(t *testing.T) {
 	forPeers(t, Broadcasts(), func(p Port, run BroadcastFunc) error {
 		for i := range 3 * p.Size() {
@@ -26,7 +26,7 @@ func TestBroadcastAsTorch(t *testing.T) {
 	})
 }
 
-// The double tree sends each byte to each rank once, and no rank but root sends more than it gets.
+// The double tree sends each byte to each rank once, and no rank sends more bytes than the buffer has.
 func TestDoubleTreeSharesTheWork(t *testing.T) {
 	m := moverNamed(t, "broadcast/double_tree")
 	for p := 2; p <= 24; p++ {

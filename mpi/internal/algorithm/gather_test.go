@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// torch: root gets [0..W-1].
+// torch: the root gets 0 to W-1.
 func TestGatherAsTorch(t *testing.T) {
 	forPeers(t, Gathers(), func(p Port, run GatherFunc) error {
 		for root := range p.Size() {
@@ -28,7 +28,7 @@ func TestGatherAsTorch(t *testing.T) {
 	})
 }
 
-// MPICH's coll4 to coll6 and gather_big gather rows of different heights: rank r has r+1 values r here, and rank 0 none.
+// MPICH's coll4 to coll6 and gather_big gather different numbers of rows. Here rank r has r+1 values r, but rank 0 has none.
 func TestGatherVAsMPICH(t *testing.T) {
 	forPeers(t, GathersV(), func(p Port, run GatherFunc) error {
 		var out []byte

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// localGroup is a group whose ranks are goroutines of the test, with mailboxes that have no
-// bound. It holds algorithms to the rules of Port, and reckons what they cost.
+// localGroup is a group whose ranks are goroutines of the test, with unbounded mailboxes. It checks that algorithms keep the rules of Port,
+// and computes what they cost.
 //
 // The zero value delivers a message as soon as its send and its receive are posted.
 type localGroup struct {
@@ -30,18 +30,18 @@ type localGroup struct {
 	Machine Machine
 }
 
-// copies reports whether a rank moves bytes itself, so that it sends or receives or reduces.
+// copies reports whether a rank moves the bytes itself, so that it can only send, receive or reduce at a time.
 func (g localGroup) copies() bool { return g.Machine.Both > g.Machine.Beta }
 
-// localTraffic is what a run cost.
+// localTraffic is the cost of a run.
 type localTraffic struct {
 	Messages []int   // sent by each rank
 	Bytes    []int   // sent by each rank
-	Rounds   int     // messages in the longest chain where each was sent after the one before had come
-	Time     float64 // of the slowest rank's clock, in seconds
+	Rounds   int     // number of messages in the longest chain in which each was sent after the one before had arrived
+	Time     float64 // the slowest rank's clock, in seconds
 }
 
-// Sum of what all ranks sent.
+// Sum returns the messages and bytes that all ranks sent.
 func (c localTraffic) Sum() (messages, bytes int) {
 	for i := range c.Messages {
 		messages += c.Messages[i]
@@ -109,13 +109,13 @@ type localWorld struct {
 	changed sync.Cond
 	random  *rand.Rand
 	ports   []*localPort
-	pairs   []localPair // that from i to j at i*size+j
+	pairs   []localPair // the pair from i to j is at i*size+j
 	ready   []int       // pairs with a message whose send and receive are posted, once for each message
 	running int         // ranks that have not left
-	err     error       // what broke the group
+	err     error       // the error that broke the group
 }
 
-// localPair has the posted sends and receives of a pair that are not delivered yet, in order.
+// localPair has the posted sends and receives of a pair that have not been delivered yet, in order.
 type localPair struct{ sends, recvs []*localOp }
 
 // localOp is a posted send or receive.
@@ -123,11 +123,11 @@ type localOp struct {
 	from, to     int
 	send         bool
 	buf          []byte
-	sent         []byte // send: what buf was when posted
+	sent         []byte // of a send: the content of buf when it was posted
 	done, waited bool
 
-	round       int     // of the message
-	first, gone float64 // when its first byte arrives, when its last one has left
+	round       int     // the round of the message
+	first, gone float64 // when the message's first byte arrives, and when its last byte has left
 }
 
 func (o *localOp) String() string {
@@ -137,7 +137,7 @@ func (o *localOp) String() string {
 	return fmt.Sprintf("receive of %d bytes by rank %d from %d", len(o.buf), o.to, o.from)
 }
 
-// match notes that one more message of a pair can be delivered.
+// match records that one more message of a pair can be delivered.
 func (w *localWorld) match(pair int) {
 	w.ready = append(w.ready, pair)
 	if !w.Lazy {
@@ -163,7 +163,7 @@ func (w *localWorld) deliver(i int) {
 	w.changed.Broadcast()
 }
 
-// fail breaks the group; the first error stays.
+// fail breaks the group. The first error is kept.
 func (w *localWorld) fail(err error) {
 	if w.err == nil {
 		w.err = err
@@ -182,7 +182,7 @@ func (w *localWorld) stuck() bool {
 	return blocked == w.running
 }
 
-// idlePort is a rank's port in a group where all is done at once, and nothing moves.
+// idlePort is a rank's port in a group in which everything is done at once, and no data moves.
 type idlePort struct {
 	rank, size int
 	scratch    []byte
@@ -205,17 +205,17 @@ type localPort struct {
 	rank  int
 
 	ops     []*localOp
-	pending []*localOp // not waited for
-	later   []Handle   // of Notify and Expect
-	blocked *localOp   // what Wait waits for
+	pending []*localOp // not waited for yet
+	later   []Handle   // the handles of Notify and Expect
+	blocked *localOp   // the operation that Wait waits for
 	waits   int
 
 	borrowed []*[]byte
 
 	messages, bytes, round int
 
-	// clock is the rank's own time. A port sends one message after another, and receives so, each taking Beta a byte
-	// and a share of Alpha; receiving is what the messages to it have taken of it so far.
+	// clock is the rank's own time. A port sends its messages one after another, and receives them one after another. Each takes Beta a
+	// byte and a share of Alpha. receiving is the time that the messages to the port have taken so far.
 	clock, sending, receiving float64
 }
 
@@ -224,14 +224,14 @@ var _ Port = (*localPort)(nil)
 func (p *localPort) Rank() int { return p.rank }
 func (p *localPort) Size() int { return p.world.size }
 
-// Scratch is full of junk.
+// Scratch returns memory that is full of junk.
 func (p *localPort) Scratch(n int) []byte {
 	b := p.borrow(n)
 	fill(b, 0xCC)
 	return b
 }
 
-// lent is memory that ranks have borrowed and given back: fresh memory is what takes the time of a run.
+// lent is memory that ranks have borrowed and given back. Fresh memory would take most of the time of a run.
 var lent sync.Pool
 
 // borrow returns n bytes that are this rank's until the run ends.
@@ -292,7 +292,7 @@ func (p *localPort) Recv(from int, buf []byte) Handle {
 	return t
 }
 
-// post notes o, after holding it against the rules. It is called with the lock.
+// post records o after checking it against the rules. The caller holds the lock.
 func (p *localPort) post(o *localOp) Handle {
 	w := p.world
 	switch {
@@ -380,7 +380,7 @@ func (p *localPort) Wait(t Handle) error {
 func (p *localPort) Notify(to int)   { p.later = append(p.later, p.Send(to, nil)) }
 func (p *localPort) Expect(from int) { p.later = append(p.later, p.Recv(from, nil)) }
 
-// catchUp waits for what the algorithm has not waited for. The rank's own time does not go on.
+// catchUp waits for the operations that the algorithm has not waited for. The rank's own time stands still.
 func (p *localPort) catchUp() error {
 	round, clock := p.round, p.clock
 	defer func() { p.round, p.clock = round, clock }()
@@ -392,7 +392,7 @@ func (p *localPort) catchUp() error {
 	return nil
 }
 
-// block returns when o is done, or the group is broken.
+// block returns when o is done or the group is broken.
 func (p *localPort) block(o *localOp) {
 	w := p.world
 	p.blocked = o
@@ -409,20 +409,20 @@ func (p *localPort) block(o *localOp) {
 	}
 }
 
-// Reduce notes the time that a kernel takes for n bytes.
+// Reduce adds the time that a kernel takes for n bytes.
 func (p *localPort) Reduce(n int) {
 	p.world.mu.Lock()
 	defer p.world.mu.Unlock()
 	p.clock += float64(n) * p.world.Machine.Gamma
 }
 
-// leave ends the rank's part, whose result was err.
+// leave ends the rank's part, which returned err.
 func (p *localPort) leave(err error) error {
 	w := p.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running--
-	w.changed.Broadcast() // what it has posted is left to the others to deliver
+	w.changed.Broadcast() // the other ranks deliver what it has posted
 	for _, o := range p.ops {
 		if err == nil && !o.waited {
 			err = fmt.Errorf("%v was not waited for", o)
@@ -432,7 +432,7 @@ func (p *localPort) leave(err error) error {
 	case err != nil:
 		w.fail(err)
 	case len(w.ready) > 0:
-		w.changed.Broadcast() // who is blocked delivers
+		w.changed.Broadcast() // a blocked rank delivers
 	case w.running > 0 && w.stuck():
 		w.fail(errDeadlock)
 	}

@@ -19,13 +19,13 @@ type mover struct {
 	perform func(p Port, j payload) error
 }
 
-// payload is what a mover is to move.
+// payload is what a mover moves.
 type payload struct {
-	lengths []int // by rank: of its block; of a broadcast, the first alone counts
+	lengths []int // the length of each rank's block; a broadcast uses only the first
 	root    int
 }
 
-// at is the bounds of the blocks.
+// at returns the bounds of the blocks.
 func (j payload) at() []int {
 	at := []int{0}
 	for _, n := range j.lengths {
@@ -34,16 +34,16 @@ func (j payload) at() []int {
 	return at
 }
 
-// evenPayload is a payload whose blocks have the same length.
+// evenPayload returns a payload whose blocks have the same length.
 func evenPayload(size, length, root int) payload {
 	return payload{lengths: slices.Repeat([]int{length}, size), root: root}
 }
 
-// between is the length of what goes from one rank to another in an all-to-all: no two
-// pairs alike, if the blocks differ.
+// between returns the length of the block from one rank to another in an all-to-all. If the payload's blocks differ, so do the blocks of a
+// rank.
 func (j payload) between(from, to int) int { return j.lengths[(from+2*to)%len(j.lengths)] }
 
-// content is n bytes that rank from has for rank to.
+// content returns n bytes that rank from has for rank to.
 func content(from, to, n int) []byte {
 	b := make([]byte, 0, n+8)
 	for random := rand.NewPCG(uint64(from), uint64(to)); len(b) < n; {
@@ -63,7 +63,7 @@ func wantBytes(what string, got, want []byte) error {
 	return fmt.Errorf("%s: %d bytes, %d wanted; they differ at %d", what, len(got), len(want), i)
 }
 
-// movers are all of them.
+// movers returns every mover.
 func movers() []mover {
 	var all []mover
 	for _, e := range Broadcasts() {
@@ -149,7 +149,7 @@ func movers() []mover {
 	return all
 }
 
-// gathered is the blocks of all ranks, one after the other.
+// gathered returns the blocks of all ranks, one after the other.
 func (j payload) gathered() []byte {
 	var all []byte
 	for rank, n := range j.lengths {
@@ -175,7 +175,7 @@ func (m mover) takes(j payload) bool {
 	return m.uneven || slices.Min(j.lengths) == slices.Max(j.lengths)
 }
 
-// roots are the ranks to try as the root among size.
+// roots returns the ranks to try as the root.
 func (m mover) roots(size int) []int {
 	if !m.rooted || size == 1 {
 		return []int{0}

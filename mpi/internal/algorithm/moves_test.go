@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// The numbers of ranks of Gloo's tests (gloo/test).
+// glooSizes are the numbers of ranks in Gloo's tests (gloo/test).
 var glooSizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 32}
 
-// Gloo's counts, of elements of 4 bytes. The most are left to small groups.
+// Movers take Gloo's counts of elements of 4 bytes. Only small groups take the largest counts.
 func TestMovesTakeGloosCounts(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func move(t *testing.T, g localGroup, m mover, j payload) localTraffic {
 	return traffic
 }
 
-// Blocks of several segments, whatever the order in which they arrive.
+// Movers take blocks of several segments, which arrive in any order.
 func TestMovesTakeLongBlocks(t *testing.T) {
 	for _, m := range movers() {
 		if !m.cuts() {
@@ -64,7 +64,7 @@ func TestMovesTakeLongBlocks(t *testing.T) {
 	}
 }
 
-// Every number of ranks and every root, blocks of unlike lengths, some of them empty.
+// Movers take blocks of different lengths, some of them empty, with every number of ranks up to 17 and every root.
 func TestMovesTakeUnevenBlocks(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestMovesTakeUnevenBlocks(t *testing.T) {
 			for size := 1; size <= 17; size++ {
 				for root := range size {
 					if !m.rooted && root > 1 {
-						break // the others are the same again
+						break // further roots would repeat the same case
 					}
 					j := evenPayload(size, random.IntN(4), root)
 					if m.uneven {
@@ -128,9 +128,9 @@ func FuzzMoves(f *testing.F) {
 	})
 }
 
-// The rule of the package: part the ranks in two, and let the one side make a call of which the other knows nothing. Some
-// rank that makes it must wait, in the call or after it for what it expects, and must have sent the other side a message, which shows it
-// the call.
+// The rule of the package: if some ranks make a call that the others do not make, at least one of them must wait, in the call or after it
+// for what it expects. At least one of them must also have sent a message to a rank that does not make the call, so that this rank learns
+// of it.
 func TestNoCallIsMadeByAFewUnnoticed(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestNoCallIsMadeByAFewUnnoticed(t *testing.T) {
 	}
 }
 
-// callAlone makes the call on the ranks whose bit is set in few.
+// callAlone makes the call only on the ranks whose bit is set in few.
 func callAlone(t *testing.T, m mover, j payload, few int) {
 	size := len(j.lengths)
 	calls := func(rank int) bool { return few>>rank&1 == 1 }
@@ -174,8 +174,8 @@ func callAlone(t *testing.T, m mover, j payload, few int) {
 	t.Errorf("of %d ranks, %b call with root %d, and do not notify the others", size, few, j.root)
 }
 
-// Ranks that get nothing from any other return though they are alone: the root of a broadcast or scatter, and of a gather's tree the
-// leaves.
+// A rank that gets nothing from any other returns even if it is alone. Such ranks are the root of a broadcast or scatter, and the leaves of
+// a gather's tree.
 func TestRankThatReceivesNothingReturnsAlone(t *testing.T) {
 	const size = 5
 	alone := func(name string, rank int, perform func(p *localPort) error) {
@@ -218,7 +218,7 @@ func TestRankThatReceivesNothingReturnsAlone(t *testing.T) {
 	}
 }
 
-// The first error of a port ends an algorithm at once, wherever it comes.
+// The first error of a port ends an algorithm at once, wherever it occurs.
 func TestMoveEndsAtTheFirstError(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestMoveEndsAtTheFirstError(t *testing.T) {
 	}
 }
 
-// The properties of the tables on which the rest of mpi relies.
+// The tables have the properties on which the rest of mpi relies.
 func TestMoveTablesAreConsistent(t *testing.T) {
 	checkTable(t, "broadcast", Broadcasts(), Broadcasts())
 	checkTable(t, "all_gather", AllGathers(), AllGathers())
@@ -297,7 +297,7 @@ func TestMovesDoNotAllocate(t *testing.T) { // without the race detector
 		for rank := range size {
 			p := &idlePort{rank, size, make([]byte, 4*len(buf)), make([]Handle, 1000)}
 			var err error
-			// What the runtime allocates meanwhile is less than once a run, which AllocsPerRun rounds down, where the runs are many.
+			// The runtime may allocate in the meantime, but less than once a run, and AllocsPerRun rounds that down over many runs.
 			if n := testing.AllocsPerRun(100, func() { err = run(p) }); n != 0 || err != nil {
 				t.Errorf("%s, rank %d: %v allocations a call, error %v", name, rank, n, err)
 			}
@@ -323,7 +323,7 @@ func TestMovesDoNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// The cases of PyTorch (test/distributed/test_c10d_gloo.py) and MPICH (test/mpi/coll), with their values.
+// The tests below are cases of PyTorch (test/distributed/test_c10d_gloo.py) and MPICH (test/mpi/coll), with their values.
 
 var peerSizes = []int{1, 2, 3, 4, 5, 7, 8, 10}
 
@@ -346,7 +346,7 @@ func wantValues(got []byte, want []int) error {
 	return nil
 }
 
-// ends is the bounds of blocks with counts of values.
+// ends returns the bounds of blocks with counts of values.
 func ends(counts []int) []int {
 	at := []int{0}
 	for _, n := range counts {
@@ -357,7 +357,7 @@ func ends(counts []int) []int {
 
 func repeat(value, n int) []int { return slices.Repeat([]int{value}, n) }
 
-// forPeers runs f as every rank, for all entries and sizes that fit.
+// forPeers runs f as every rank, for all entries, with all sizes that fit.
 func forPeers[F any](t *testing.T, entries []Entry[F], f func(p Port, run F) error) {
 	for _, e := range entries {
 		t.Run(e.Name, func(t *testing.T) {

@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// reductionCase is one algorithm of a reduction as all of them can be tested.
+// reductionCase is one algorithm of one reduction, in a form in which all of them can be tested.
 type reductionCase struct {
 	name      string
 	canonical bool
 	cost      func(m Machine, size, n int) float64
 
-	// run gives the rank's result. It does not change in, and fails if the algorithm changes what it may not.
+	// run returns the rank's result. It does not change in, and fails if the algorithm changes memory that it must not change.
 	run func(p Port, in []byte, r Reduction) (out []byte, err error)
 
-	// want is rank's result, given those of ranges of ranks.
+	// want returns the rank's result. combine gives those of ranges of ranks.
 	want func(rank int, in []byte, combine func(lo, hi int) []byte) []byte
 }
 
-// reductionCases are all algorithms for groups of size ranks with n elements of elementSize bytes each.
+// reductionCases returns all algorithms for groups of size ranks with n elements of elementSize bytes each.
 func reductionCases(size, n, elementSize int) []reductionCase {
 	var cases []reductionCase
 	inPlace := func(run func(p Port, buf []byte, r Reduction) error) func(Port, []byte, Reduction) ([]byte, error) {
@@ -94,7 +94,7 @@ func fitting[F any](entries []Entry[F], size int) []Entry[F] {
 	return fit
 }
 
-// bounds are ways to part n elements among the ranks, in bytes: evenly, growing with the rank, and all for one rank.
+// bounds returns ways to divide n elements among the ranks, in bytes: evenly, growing with the rank, and all to one rank.
 func bounds(size, n, elementSize int) map[string][]int {
 	even, growing, one := make([]int, size+1), make([]int, size+1), make([]int, size+1)
 	for i := range size + 1 {
@@ -140,7 +140,7 @@ var (
 type testOp struct {
 	name string
 	Reduction
-	exact bool // it commutes and is associative: every order gives the same
+	exact bool // it is commutative and associative: every order gives the same result
 	fill  func(random *rand.Rand, buf []byte)
 }
 
@@ -182,8 +182,7 @@ var (
 		}
 	}}
 
-	// witness is different for every tree and every order of the leaves. Its
-	// elements have a size that divides no round number.
+	// witness gives a different result for every tree and every order of the leaves. The size of its elements divides no round number.
 	witness = testOp{"witness", Reduction{words(7, func(dst, a, b []byte) {
 		x := word.Uint32(a)*2654435761 + 1
 		y := word.Uint32(b)*40503 + 7
@@ -191,7 +190,7 @@ var (
 		copy(dst, []byte{byte(z), byte(z >> 8), byte(z >> 16), byte(z >> 24), a[4] + 3*b[4], a[5] ^ b[6], b[5] + 1})
 	}), 7}, false, anyBytes}
 
-	// sparse is a witness in the first bytes of large elements, to test large buffers at little cost.
+	// sparse has a witness in the first bytes of large elements, to test large buffers at low cost.
 	sparse = testOp{"sparse witness", Reduction{words(10007, func(dst, a, b []byte) {
 		witness.Kernel(dst[:7], a[:7], b[:7])
 		copy(dst[7:], b[7:])
@@ -201,7 +200,7 @@ var (
 		}
 	}}
 
-	// matrices are of 2 x 2 uint64s, and are multiplied modulo 2^64 (MPICH's red3).
+	// matrixProduct multiplies 2 x 2 matrices of uint64s modulo 2^64. It is MPICH's red3.
 	matrixProduct = testOp{"matrix product", Reduction{words(32, func(dst, a, b []byte) {
 		var c [4]uint64
 		for i := range 4 {
@@ -215,7 +214,7 @@ var (
 	}), 32}, false, anyBytes}
 )
 
-// oracle knows the canonical results of inputs.
+// oracle computes the canonical results of inputs.
 type oracle struct {
 	testOp
 	inputs [][]byte
@@ -226,7 +225,7 @@ func (op testOp) oracle(inputs [][]byte) *oracle {
 	return &oracle{op, inputs, make(map[[2]int][]byte)}
 }
 
-// combine is the result of ranks lo to before hi, by the definition: a range is split at the largest power of
+// combine returns the result of the ranks from lo up to but not including hi, by the definition: a range is split at the largest power of
 // two below its length.
 func (o *oracle) combine(lo, hi int) []byte {
 	if hi-lo == 1 {
@@ -245,7 +244,7 @@ func (o *oracle) combine(lo, hi int) []byte {
 	return out
 }
 
-// inputs are what the ranks put in, n elements each.
+// inputs returns the inputs of the ranks, n elements each.
 func (op testOp) inputs(size, n int, seed uint64) [][]byte {
 	inputs := make([][]byte, size)
 	for rank := range inputs {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The order of the package's documentation, and of RFC 6962 for 7 leaves.
+// Fold keeps the order of the package's documentation, and for 7 leaves that of RFC 6962.
 func TestFoldKeepsTheCanonicalOrder(t *testing.T) {
 	const width = 64
 	show := Reduction{Size: width, Kernel: func(dst, a, b []byte) {

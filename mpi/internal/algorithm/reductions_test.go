@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every algorithm of every reduction, on the sizes and, up to 9 ranks, the counts of Gloo's tests.
+// Every algorithm of every reduction gives the oracle's result, with the sizes of Gloo's tests and, for up to 9 ranks, their counts.
 func TestReductionsGiveTheOraclesResults(t *testing.T) {
 	for _, size := range reductionSizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestReductionsGiveTheOraclesResults(t *testing.T) {
 	}
 }
 
-// Buffers of several segments: more than are under way at once, and not a whole number.
+// Reductions take buffers of several segments: more than are under way at once, and not a whole number of them.
 func TestReductionsTakeManySegments(t *testing.T) {
 	const segments = 2*window + 1
 	for _, size := range []int{2, 3, 4} {
@@ -43,7 +43,7 @@ func TestReductionsTakeManySegments(t *testing.T) {
 				o := op.oracle(op.inputs(size, n, 1))
 				for _, c := range reductionCases(size, n, op.Size) {
 					if c.canonical == op.exact || size > 2 && strings.HasPrefix(c.name, "reduce ") && !strings.HasSuffix(c.name, "to 1") {
-						continue // each once
+						continue // each algorithm runs once
 					}
 					c.check(t, localGroups[(size+i)%len(localGroups)], o)
 				}
@@ -52,7 +52,7 @@ func TestReductionsTakeManySegments(t *testing.T) {
 	}
 }
 
-// Any group, any length and any delivery give the canonical result.
+// Any size of the group, any length and any order of delivery give the canonical result.
 func FuzzReductions(f *testing.F) {
 	f.Add(uint8(4), uint16(100), uint8(0), uint64(1), true, true)
 	f.Add(uint8(10), uint16(3), uint8(7), uint64(2), true, false)
@@ -70,7 +70,7 @@ func FuzzReductions(f *testing.F) {
 	})
 }
 
-// MPICH's test/mpi/coll runs on these.
+// mpichSizes are the numbers of ranks with which MPICH's test/mpi/coll runs.
 var mpichSizes = []int{2, 3, 4, 5, 7, 8, 10}
 
 func int64s(n int, f func(i int) int) []byte {
@@ -81,7 +81,7 @@ func int64s(n int, f func(i int) int) []byte {
 	return b
 }
 
-// The values of MPICH's redscat and exscan, and of a scan alike.
+// Reductions give the values of MPICH's redscat and exscan. The scan's case is like that of exscan.
 func TestReductionsGiveMPICHsValues(t *testing.T) {
 	const n = 10
 	for _, size := range mpichSizes {
@@ -123,7 +123,7 @@ func same8(got []byte, n int, want func(i int) int) error {
 	return nil
 }
 
-// MPICH's red3 and red4: the product of matrices is that from left to right, for every root.
+// MPICH's red3 and red4: the product of matrices is the one from left to right, for every root.
 func TestMatrixProductsGoFromLeftToRight(t *testing.T) {
 	for _, size := range mpichSizes {
 		inputs := matrixProduct.inputs(size, 3, 4)
@@ -152,7 +152,7 @@ func TestMatrixProductsGoFromLeftToRight(t *testing.T) {
 	}
 }
 
-// Two ranks and few bytes: nothing but one message each way.
+// Two ranks with few bytes send each other only one message.
 func TestTwoRanksExchangeOneMessageEach(t *testing.T) {
 	o := int64Sum.oracle(int64Sum.inputs(2, 1, 6))
 	for _, c := range reductionCases(2, 1, 8) {
@@ -164,7 +164,7 @@ func TestTwoRanksExchangeOneMessageEach(t *testing.T) {
 	}
 }
 
-// A failed wait is returned, wherever it happens, and a rank that has failed does not go on.
+// A failed wait is returned, wherever it occurs.
 func TestReductionReturnsAFailedWait(t *testing.T) {
 	const n = 20
 	for _, size := range []int{2, 3, 4} {
@@ -186,7 +186,7 @@ func TestReductionReturnsAFailedWait(t *testing.T) {
 	}
 }
 
-// A rank that does not come, or comes alone, is noticed by somebody in the same call.
+// If a rank does not come, or comes alone, some rank notices it in the same call.
 func TestReductionNoticesAnAbsentRank(t *testing.T) {
 	const n = 20
 	for _, size := range []int{2, 3, 5, 8} {
@@ -216,7 +216,7 @@ func TestReductionNoticesAnAbsentRank(t *testing.T) {
 	}
 }
 
-// checkReductionTable tests what all tables have in common.
+// checkReductionTable checks the properties that all tables have in common.
 func checkReductionTable[F any](t *testing.T, name string, entries []Entry[F]) {
 	t.Helper()
 	names, codes, canonical := map[string]bool{}, map[uint8]bool{0: true}, false
@@ -254,7 +254,7 @@ func TestReductionTablesAreConsistent(t *testing.T) {
 	checkReductionTable(t, "exscan", Exscans())
 }
 
-// No algorithm allocates anything but what its port gives it.
+// An algorithm uses only the memory that its port gives it, and allocates none.
 func TestReductionsDoNotAllocate(t *testing.T) { // without the race detector
 	const n = 4 << 20
 	for _, size := range []int{2, 3, 8} {
@@ -263,7 +263,8 @@ func TestReductionsDoNotAllocate(t *testing.T) { // without the race detector
 		r := Reduction{Size: 8, Kernel: func(dst, a, b []byte) {}}
 		check := func(name string, run func() error) {
 			for p.rank = range size {
-				// The runtime allocates now and then, too, which two runs do not hide: the least of several tries decides.
+				// The runtime also allocates from time to time, which an average over two runs does not hide, so the least of several tries
+				// decides.
 				least := math.Inf(1)
 				for try := 0; try < 5 && least > 0; try++ {
 					least = min(least, testing.AllocsPerRun(2, func() {
@@ -298,7 +299,7 @@ func TestReductionsDoNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// The time of an algorithm's own work on one rank, without that of messages and kernels.
+// BenchmarkReductionOverhead measures an algorithm's own work on one rank, without messages and kernels.
 func BenchmarkReductionOverhead(b *testing.B) {
 	r := Reduction{Size: 4, Kernel: func(dst, a, b []byte) {}}
 	buf := make([]byte, 4)

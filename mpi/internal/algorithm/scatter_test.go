@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// torch: root i sends [i] to all.
+// torch: root i sends the value i to all.
 func TestScatterAsTorch(t *testing.T) {
 	forPeers(t, Scatters(), func(p Port, run ScatterFunc) error {
 		for root := range p.Size() {

@@ -23,8 +23,7 @@ func TestPartsEndBetweenElements(t *testing.T) {
 	}
 }
 
-// Segments of pipelines are powers of two between the limits, longer for longer messages, and shorter for deeper
-// pipelines.
+// The segments of pipelines are powers of two between the limits. They are longer for longer messages, and shorter for deeper pipelines.
 func TestPipelineSegmentsAreBoundedPowersOfTwo(t *testing.T) {
 	for _, depth := range []int{-1, 0, 1, 2, 6, 30, 1000} {
 		before := 0

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// On a network that is as the model says, no algorithm takes longer than its cost, nor much less: formulas leave out that
-// trees of other sizes than powers of two are not full. On cores that copy, formulas also leave out what ranks have to do while they wait.
+// On a network that follows the model, no algorithm takes longer than its cost, nor much less: the formulas ignore that trees are not full
+// if their size is not a power of two. For cores that copy, the formulas also ignore what ranks have to do while they wait.
 func TestMoveCostsMatchTheModel(t *testing.T) {
 	network := Machine{Alpha: 1, Beta: 1.0 / 8192}
-	cores := Machine{Beta: network.Beta, Both: 2 * network.Beta} // latencies are those of the network
+	cores := Machine{Beta: network.Beta, Both: 2 * network.Beta} // the latencies are those of the network
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,8 +46,8 @@ func TestMoveCostsMatchTheModel(t *testing.T) {
 	}
 }
 
-// The costs are those of the algorithms simulated on ports with the model's speeds, within a factor of two. The ports do not see data that
-// is only copied.
+// The predicted costs agree, within a factor of two, with the algorithms simulated on ports with the model's speeds. The ports do not see
+// data that is only copied.
 func TestReductionCostsMatchTheModel(t *testing.T) {
 	for name, m := range map[string]Machine{
 		"network":       {Alpha: 20e-6, Beta: 1e-9, Gamma: 0.2e-9},
@@ -60,7 +60,7 @@ func TestReductionCostsMatchTheModel(t *testing.T) {
 				for _, c := range reductionCases(size, length/8, 8) {
 					if strings.HasSuffix(c.name, "growing") || strings.HasSuffix(c.name, "to one") ||
 						strings.Contains(c.name, " to ") && !strings.HasSuffix(c.name, " to 1") {
-						continue // the costs are those of even blocks, and of any root
+						continue // the predicted costs are for even blocks and for any root
 					}
 					got := localGroup{Machine: m}.Run(t, size, func(p *localPort) error {
 						r := Reduction{Size: 8, Kernel: func(dst, _, _ []byte) { p.Reduce(len(dst)) }}
@@ -84,15 +84,15 @@ func TestReductionCostsMatchTheModel(t *testing.T) {
 	}
 }
 
-// The messages and bytes of all ranks together, and the rounds, are those of the papers, for blocks of b bytes of which
-// size make one segment; n is all of them.
+// The messages and bytes of all ranks together, and the rounds, are those of the papers, for blocks of b bytes, if size blocks make one
+// segment. n is the number of bytes of size blocks.
 func TestMoveTrafficIsThatOfThePapers(t *testing.T) {
 	type counts struct{ messages, bytes, rounds int }
 	any := func(int) bool { return true }
 	const b = 1024
 	tests := []struct {
 		name string
-		size func(int) bool // where the formula holds
+		size func(int) bool // for which sizes the formula holds
 		want func(p, l, n int) counts
 	}{
 		// A hello goes up each edge of a tree.
@@ -116,7 +116,7 @@ func TestMoveTrafficIsThatOfThePapers(t *testing.T) {
 		{"all_to_all/direct", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, 1} }},
 		{"all_to_all/pairwise", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, p - 1} }},
 		{"all_to_all/bruck", any, func(p, l, n int) counts {
-			sends := 0 // a block for the i'th rank after is sent as often as i has bits
+			sends := 0 // the block for the i'th next rank is sent as often as i has one bits
 			for i := range p {
 				sends += bits.OnesCount(uint(i))
 			}
@@ -150,7 +150,7 @@ func TestMoveTrafficIsThatOfThePapers(t *testing.T) {
 	}
 }
 
-// deepest is the height of a binomial tree of p ranks: number v is as deep as it has bits.
+// deepest returns the height of a binomial tree of p ranks: rank v is as deep as it has one bits.
 func deepest(p int) int {
 	most := 0
 	for v := range p {
@@ -190,8 +190,8 @@ func TestAllReduceTrafficIsBounded(t *testing.T) {
 	}
 }
 
-// allReduceTraffic is what an all-reduce of n bytes may cost: messages in sequence, and the bytes that the
-// busiest rank sends and that all do.
+// allReduceTraffic is the most that an all-reduce of n bytes may cost: messages in sequence, the bytes that the busiest rank sends, and the
+// bytes that all ranks send.
 var allReduceTraffic = map[string]func(size, n, levels int) (rounds, most, sum int){
 	"star":               func(p, n, l int) (int, int, int) { return 2, (p - 1) * n, 2 * (p - 1) * n },
 	"ring":               func(p, n, l int) (int, int, int) { return 2 * (p - 1), 2 * (p - 1) * n / p, 2 * (p - 1) * n },
@@ -205,8 +205,8 @@ var allReduceTraffic = map[string]func(size, n, levels int) (rounds, most, sum i
 	"recursive_doubling": func(p, n, l int) (int, int, int) { return l, doublingFan(p) * n, doublingSum(p) * n },
 }
 
-// doublingFan is how many messages the last rank sends if all of its blocks are short: one for each
-// rank of the left blocks, shared among those of its own.
+// doublingFan returns how many messages the busiest rank sends. In each pair of blocks, a rank of the left block sends at most one message.
+// The ranks of the right block, which may be shorter, share the messages to all ranks of the left block.
 func doublingFan(size int) int {
 	most := 0
 	for rank := range size {
@@ -233,7 +233,7 @@ func doublingFan(size int) int {
 	return most
 }
 
-// doublingSum is all messages: each pair of blocks exchanges as many as the two have ranks.
+// doublingSum returns the number of all messages: each pair of blocks exchanges as many as the two have ranks.
 func doublingSum(size int) int {
 	sum := 0
 	for m := 1; m < size; m *= 2 {

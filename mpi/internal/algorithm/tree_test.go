@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every rank but the root is the child of its parent and of nobody else, and all lead to the root.
+// Every rank except the root is the child of its parent and of no other rank, and all paths lead to the root.
 func TestTreesReachEveryRankOnce(t *testing.T) {
 	for size := 1; size <= 67; size++ {
 		nodes := map[string]func(rank int, room []child) treeNode{
