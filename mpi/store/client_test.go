@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// A key is waited for and set over the same connection.
+// A client can set a key over the same connection over which it waits for the key.
 func TestSetIsNotHeldUpByAWait(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
@@ -35,7 +35,7 @@ func TestSetIsNotHeldUpByAWait(t *testing.T) {
 	}
 }
 
-// TestCancelledCallLeavesTheConnection cancels a wait; the next call finds its own reply.
+// TestCancelledCallLeavesTheConnection cancels a wait, and checks that the next call gets its own reply.
 func TestCancelledCallLeavesTheConnection(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
@@ -56,7 +56,7 @@ func TestCancelledCallLeavesTheConnection(t *testing.T) {
 	testkit.Eventually(t, "nobody waits", func() bool { return s.awaited() == 0 })
 }
 
-// TestClientEndsItsWaits closes a client whose goroutines wait: the server forgets them.
+// TestClientEndsItsWaits closes a client while its goroutines wait, and checks that the server forgets the waits.
 func TestClientEndsItsWaits(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
@@ -127,7 +127,7 @@ func TestLostConnectionEndsEveryCall(t *testing.T) {
 	}
 }
 
-// The server neither sends nor receives anything: calls end with their contexts.
+// If the server neither reads nor answers, calls end with their contexts.
 func TestCallsEndThoughTheServerIsSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		call  func(context.Context, *Client) error
@@ -168,7 +168,7 @@ func TestCallsEndThoughTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// There are more calls than fit into the connection.
+// Calls end with their contexts even if there are more than fit in the connection.
 func TestCallsThatNeverLeftSaySo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

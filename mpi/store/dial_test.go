@@ -17,8 +17,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// deadAddr is a loopback address that refuses connections, until the test listens there: a socket has it that does not listen, and leaves
-// it to one that does (socket(7), SO_REUSEADDR). The kernel does not choose it for other sockets.
+// deadAddr returns a loopback address that refuses connections until the test listens there. A socket that does not listen is bound to it,
+// and lets one that listens use it (socket(7), SO_REUSEADDR). The kernel does not choose the address for other sockets.
 func deadAddr(t testing.TB) net.Addr {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -51,7 +51,7 @@ func TestDialRefusesToBegin(t *testing.T) {
 	}
 }
 
-// TestDialWaitsForServer dials an address where a server comes up later.
+// TestDialWaitsForServer dials an address at which a server starts later.
 func TestDialWaitsForServer(t *testing.T) {
 	addr := deadAddr(t)
 	var log testkit.Journal
@@ -77,9 +77,9 @@ func TestDialWaitsForServer(t *testing.T) {
 	}
 }
 
-// TestDialGivesUpOnAnotherRun is refused by another run's store for some seconds, which is logged once.
+// TestDialGivesUpOnAnotherRun dials another run's store, which refuses it for some seconds. The reason is logged once.
 func TestDialGivesUpOnAnotherRun(t *testing.T) {
-	t.Parallel() // most of it is a pause
+	t.Parallel() // it mostly waits
 	var refusals, log testkit.Journal
 	other := binding
 	other.Attempt++
@@ -105,7 +105,7 @@ func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	}
 }
 
-// The run's own store refuses this side, which is final at once.
+// If the run's own store refuses this side, Dial returns the error at once.
 func TestDialWithAnotherSecretEndsAtOnce(t *testing.T) {
 	cfg := dialConfig()
 	cfg.Secret[0]++
@@ -116,7 +116,7 @@ func TestDialWithAnotherSecretEndsAtOnce(t *testing.T) {
 	}
 }
 
-// stranger listens, and answers as a web server does.
+// stranger returns the address of a listener that answers like a web server.
 func stranger(t testing.TB) net.Addr {
 	l := listen(t)
 	done := make(chan struct{})
@@ -137,7 +137,7 @@ func stranger(t testing.TB) net.Addr {
 	return l.Addr()
 }
 
-// TestDialGivesTheReason looks at the error when ctx ends before the store is there.
+// TestDialGivesTheReason checks the error if ctx ends before the store can be reached.
 func TestDialGivesTheReason(t *testing.T) {
 	web := stranger(t)
 	for addr, want := range map[string]struct {
@@ -146,7 +146,7 @@ func TestDialGivesTheReason(t *testing.T) {
 	}{
 		deadAddr(t).String(): {syscall.ECONNREFUSED, ": connect: connection refused"},
 		web.String():         {auth.ErrProtocol, ": handshake: the peer is not a ddpbatch"},
-		"host.invalid:1":     {context.Canceled, ": lookup host.invalid"}, // RFC 2606: no such name
+		"host.invalid:1":     {context.Canceled, ": lookup host.invalid"}, // RFC 2606: this name never exists
 	} {
 		cfg := dialConfig()
 		var log testkit.Journal
@@ -180,7 +180,7 @@ func TestDialWithAnEndedContextTriesNothing(t *testing.T) {
 	}
 }
 
-// TestConnectTriesOnce checks that Connect returns the error of each attempt.
+// TestConnectTriesOnce checks that Connect makes one attempt, and returns its error.
 func TestConnectTriesOnce(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c, err := Connect(bounded(t), s.Addr().String(), dialConfig())
@@ -205,9 +205,10 @@ func TestConnectTriesOnce(t *testing.T) {
 	}
 }
 
-// A peer that accepts a connection and stays silent gives the same error each time, for a try's own limit and not the caller's.
+// A peer that accepts a connection and stays silent causes the same error each time, if the try's own limit ends it and not the caller's
+// context.
 func TestSilentListenerIsReportedEachTime(t *testing.T) {
-	l := listen(t) // connections wait in its queue forever
+	l := listen(t) // connections stay in its queue
 	defer l.Close()
 	addr := l.Addr().String()
 	cfg := dialConfig()
@@ -221,7 +222,7 @@ func TestSilentListenerIsReportedEachTime(t *testing.T) {
 	}
 	cfg.Handshake = testkit.Patience
 	for i := range 100 {
-		// Before the connection is there, or after it.
+		// The caller's time ends before the connection is made, or after it.
 		ctx, cancel := context.WithTimeout(t.Context(), []time.Duration{time.Microsecond, time.Millisecond}[i%2])
 		if _, err := Connect(ctx, addr, cfg); errors.Is(err, ErrSilent) || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
 			t.Errorf("where the caller's time was over first: %v; the context: %v", err, ctx.Err())
@@ -230,8 +231,7 @@ func TestSilentListenerIsReportedEachTime(t *testing.T) {
 	}
 }
 
-// TestSocketsNoticeACutCable reads back, with getsockopt(2), what tcp(7) says makes a
-// cut cable show within 20 seconds.
+// TestSocketsNoticeACutCable reads, with getsockopt(2), the options with which a cut cable shows within 20 seconds according to tcp(7).
 func TestSocketsNoticeACutCable(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)

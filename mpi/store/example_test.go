@@ -30,7 +30,7 @@ func Example() {
 	defer client.Close()
 
 	go server.Set(ctx, "rank/0", []byte("10.0.0.1:40000"))
-	addr, err := client.Get(ctx, "rank/0") // waits for it
+	addr, err := client.Get(ctx, "rank/0") // waits for the key
 	fmt.Println(string(addr), err)
 	// Output: 10.0.0.1:40000 <nil>
 }

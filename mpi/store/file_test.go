@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// torchFile is what PyTorch 1.13.1 left after set("k", "v"), add("n", 5), compare_set("c", "", "x"), delete_key("k")
-// and the end of one of two FileStores.
+// torchFile is the content of the file that PyTorch 1.13.1 left after set("k", "v"), add("n", 5), compare_set("c", "", "x"),
+// delete_key("k") and the end of one of two FileStores.
 const torchFile = "\x02\x00\x00\x00/k\x01\x00\x00\x00v" + "\x02\x00\x00\x00/n\x01\x00\x00\x005" + "\x02\x00\x00\x00/c\x01\x00\x00\x00x" +
 	"\x03\x00\x00\x00-/k\x00\x00\x00\x00" + "\x08\x00\x00\x00cleanup/\x01\x00\x00\x001"
 
@@ -27,7 +27,7 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// expectList holds what a store has, as "key=value" in the order of keys.
+// expectList checks that a store holds want: "key=value" for each key, in the order of keys.
 func expectList(t *testing.T, s Store, want string) {
 	t.Helper()
 	ctx := bounded(t)
@@ -48,7 +48,7 @@ func expectList(t *testing.T, s Store, want string) {
 	}
 }
 
-// TestFileHasTorchsFormat makes the calls that torchFile was made by.
+// TestFileHasTorchsFormat makes the calls that produced torchFile.
 func TestFileHasTorchsFormat(t *testing.T) {
 	path := tempPath(t)
 	f, err := OpenFile(path, FileConfig{Workers: 2})
@@ -88,7 +88,7 @@ func TestFileHasTorchsFormat(t *testing.T) {
 	}
 }
 
-// TestFileIsReplaced removes the file under a store that has read it, and has it made anew, longer than before.
+// TestFileIsReplaced removes the file under a store that has read it, and has another store create it anew, longer than before.
 func TestFileIsReplaced(t *testing.T) {
 	path := tempPath(t)
 	a, b := openFile(t, path), openFile(t, path)
@@ -104,11 +104,11 @@ func TestFileIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectList(t, b, "much newer=2")
-	writeFile(t, path, "") // cut, not replaced
+	writeFile(t, path, "") // truncated, not replaced
 	expectList(t, b, "")
 }
 
-// TestManyProcessesShareAFile has as many processes as goroutines, each with a File of its own; the last to close removes the file.
+// TestManyProcessesShareAFile has each goroutine act as a process, with a File of its own. The last one to close removes the file.
 func TestManyProcessesShareAFile(t *testing.T) {
 	const workers, rounds = 8, 10
 	path := tempPath(t)

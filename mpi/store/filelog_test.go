@@ -21,7 +21,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestTornRecordIsRepaired cuts the file at every byte: complete records count, and the next writer mends the file.
+// TestTornRecordIsRepaired cuts the file at every byte: complete records count, and the next writer repairs the file.
 func TestTornRecordIsRepaired(t *testing.T) {
 	for cut := range len(torchFile) {
 		path := tempPath(t)
@@ -37,7 +37,7 @@ func TestTornRecordIsRepaired(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for r := bufio.NewReader(bytes.NewReader(text)); err != io.EOF; { // no record is torn any more
+		for r := bufio.NewReader(bytes.NewReader(text)); err != io.EOF; { // no record is incomplete any more
 			if _, _, _, err = readRecord(r, int64(len(text))); err != nil && err != io.EOF {
 				t.Fatalf("cut at %d: the file holds %q: %v", cut, text, err)
 			}
@@ -81,7 +81,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestForeignKeysAreHidden reads a file with the keys that later versions of PyTorch keep besides users' keys.
+// TestForeignKeysAreHidden reads a file with the keys that later versions of PyTorch keep beside users' keys.
 func TestForeignKeysAreHidden(t *testing.T) {
 	path := tempPath(t)
 	writeFile(t, path, torchFile+"\x09\x00\x00\x00refcount/\x01\x00\x00\x002"+strings.Repeat("\x00", 24))
@@ -116,7 +116,8 @@ func TestOpenFileRefuses(t *testing.T) {
 	}
 }
 
-// TestCallsEndThoughTheLockOfAWriterIsHeld has another process hold the lock forever: calls end with their contexts, and say so.
+// TestCallsEndThoughTheLockOfAWriterIsHeld has another process hold the lock forever. Calls end with their contexts, and their errors name
+// the lock.
 func TestCallsEndThoughTheLockOfAWriterIsHeld(t *testing.T) {
 	t.Parallel() // it waits
 	path := tempPath(t)
@@ -159,7 +160,7 @@ func TestDamagedFileEndsWaits(t *testing.T) {
 	}
 }
 
-// FuzzFile opens arbitrary files: they are read or refused, and the next store reads what one has written.
+// FuzzFile opens files with arbitrary contents. They are read or refused, and the next store can read what a store has written.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(torchFile))
 	f.Add([]byte(torchFile[:len(torchFile)-3]))
@@ -184,7 +185,8 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// TestFileOfAnotherUser checks that a file of another user is refused, and so is a link, which may lead to any file of this user.
+// TestFileOfAnotherUser checks that a file of another user is refused. A symbolic link is refused, too, because it may lead to any file of
+// this user.
 func TestFileOfAnotherUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	target := filepath.Join(t.TempDir(), "target")
@@ -216,8 +218,8 @@ func TestFileOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestInodeIsReused removes a file that a store has read, and has another process make it anew, with records that do
-// not end where the old ones did. Many file systems give the new one the number of the old at once.
+// TestInodeIsReused removes a file that a store has read, and has another store create it anew, with records that do not end where the old
+// ones did. Many file systems give the new file the old file's inode number at once.
 func TestInodeIsReused(t *testing.T) {
 	for round := range 20 {
 		path := tempPath(t)
@@ -247,8 +249,7 @@ func TestInodeIsReused(t *testing.T) {
 	}
 }
 
-// TestPinIsClosed counts the descriptors of a store's file: one between two calls, and none after Close or when the
-// file is gone.
+// TestPinIsClosed counts the descriptors of a store's file: one between two calls, and none after Close or after the file was removed.
 func TestPinIsClosed(t *testing.T) {
 	path := tempPath(t)
 	f := openFile(t, path)
@@ -284,7 +285,7 @@ func TestPinIsClosed(t *testing.T) {
 	expectOpen("after Close", 0)
 }
 
-// descriptors counts those that this process has of the file at path.
+// descriptors counts the descriptors that this process has of the file at path.
 func descriptors(t *testing.T, path string) (n int) {
 	t.Helper()
 	const table = "/proc/self/fd"
@@ -293,7 +294,7 @@ func descriptors(t *testing.T, path string) (n int) {
 		t.Skip("descriptors can be counted on Linux only:", err)
 	}
 	for _, link := range links {
-		// one that was closed meanwhile has no name
+		// a descriptor that was closed in the meantime has no name
 		if to, err := os.Readlink(filepath.Join(table, link.Name())); err == nil && strings.TrimSuffix(to, " (deleted)") == path {
 			n++
 		}

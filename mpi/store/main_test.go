@@ -28,7 +28,7 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// serve runs a server on loopback for the length of the test.
+// serve runs a server on loopback for the duration of the test.
 func serve(t testing.TB, cfg ServerConfig) *Server {
 	t.Helper()
 	cfg.Secret, cfg.Binding = secret, binding
@@ -39,7 +39,7 @@ func serve(t testing.TB, cfg ServerConfig) *Server {
 
 func dialConfig() DialConfig { return DialConfig{Secret: secret, Binding: binding, Name: "client"} }
 
-// connect dials a server for the length of the test.
+// connect dials a server for the duration of the test.
 func connect(t testing.TB, s *Server) *Client {
 	t.Helper()
 	return connectAs(t, s, "client")

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestStoresBehaveLikeAMap drives every kind of store and a map with the same random calls.
+// TestStoresBehaveLikeAMap makes the same random calls on every kind of store and on a map.
 func TestStoresBehaveLikeAMap(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestStoresBehaveLikeAMap(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				model := &mapModel{store: s, values: map[string][]byte{}}
 				t.Repeat(rapid.StateMachineActions(model))
-				for key := range model.values { // the next run finds it empty
+				for key := range model.values { // the next run needs an empty store
 					if _, err := m.Delete(t.Context(), prefix+key); err != nil {
 						t.Fatal(err)
 					}
@@ -33,7 +33,7 @@ func TestStoresBehaveLikeAMap(t *testing.T) {
 	}
 }
 
-// mapModel is what a store should be. A nil value is an absent one.
+// mapModel holds a store and the values that it should have. A nil value stands for a key that does not exist.
 type mapModel struct {
 	store  Store
 	values map[string][]byte
@@ -70,7 +70,7 @@ func (m *mapModel) Add(t *rapid.T) {
 	old, ok := m.values[key]
 	number, parseErr := strconv.ParseInt(string(old), 10, 64)
 	sum := number + delta
-	overflow := (number^sum)&(delta^sum) < 0 // both have the other sign than the sum
+	overflow := (number^sum)&(delta^sum) < 0 // both have another sign than the sum
 	got, err := m.store.Add(t.Context(), key, delta)
 	if ok && parseErr != nil || overflow {
 		if !errors.Is(err, ErrNotNumber) {

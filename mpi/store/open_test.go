@@ -30,7 +30,7 @@ func TestParseInitMethod(t *testing.T) {
 	}
 }
 
-// TestParseInitMethodRefuses has the cases of torch's RendezvousTest and related tests, with torch's messages.
+// TestParseInitMethodRefuses checks the cases of torch's RendezvousTest and related tests, with torch's messages.
 func TestParseInitMethodRefuses(t *testing.T) {
 	for word, want := range map[string]string{
 		"invalid://":                            "no rendezvous handler for invalid://",
@@ -95,7 +95,7 @@ func TestOpenRequiresTheRank(t *testing.T) {
 	}
 }
 
-// TestOpen has four ranks meet by each kind of init method, and named in each way.
+// TestOpen has four ranks meet by each kind of init method, with their numbers in the method and beside it.
 func TestOpen(t *testing.T) {
 	const ranks = 4
 	free := deadAddr(t).String()
@@ -120,7 +120,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// openAll opens a store as one of four ranks, and leaves it when all have come.
+// openAll opens a store as one of four ranks, and closes it after all have come.
 func openAll(ctx context.Context, rank int, word string, cfg OpenConfig) error {
 	s, err := Open(ctx, word, cfg)
 	if err != nil {
@@ -132,7 +132,7 @@ func openAll(ctx context.Context, rank int, word string, cfg OpenConfig) error {
 	keys := []string{"left/1", "left/2", "left/3"}
 	if rank > 0 {
 		setErr := s.Set(ctx, keys[rank-1], nil)
-		if lost := new(LostError); !errors.As(setErr, &lost) { // else rank 0, which waits for the key, left before the reply
+		if lost := new(LostError); !errors.As(setErr, &lost) { // otherwise rank 0, which waits for the key, left before the reply
 			err = errors.Join(err, setErr)
 		}
 	} else {
@@ -157,7 +157,7 @@ func TestOpenSaysWhyItFails(t *testing.T) {
 		"no secret to connect": {at, OpenConfig{Rank: 1, WorldSize: 2}, auth.ErrNoSecret},
 		"nobody serves": {"tcp://" + deadAddr(t).String(), OpenConfig{Rank: 1, WorldSize: 2, Secret: secret},
 			context.DeadlineExceeded},
-		// RFC 5737: nobody's
+		// RFC 5737: an address that no machine has
 		"rank 0 is on this machine":   {"tcp://192.0.2.1:29500", OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, syscall.EADDRNOTAVAIL},
 		"the host is nobody's":        {"tcp://host.invalid:29500", OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, errAnyDNS},
 		"the folder is a file's name": {"file:///dev/null/store", OpenConfig{Rank: 0, WorldSize: 2}, syscall.ENOTDIR},
@@ -172,7 +172,7 @@ func TestOpenSaysWhyItFails(t *testing.T) {
 
 var errAnyDNS = errors.New("a DNS error")
 
-// FuzzParseInitMethod holds what is accepted against the limits.
+// FuzzParseInitMethod checks that accepted methods are within the limits.
 func FuzzParseInitMethod(f *testing.F) {
 	for _, word := range []string{"tcp://n:1?rank=0&world_size=4", "file:///a%20b", "tcp://[::1%25lo]:80", "env://",
 		"file://tmp/x", "tcp://n:1?rank=00"} {

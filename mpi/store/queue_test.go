@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestQueueBehavesLikeASlice drives queues and slices with the same random calls.
+// TestQueueBehavesLikeASlice makes the same random calls on queues and on slices.
 func TestQueueBehavesLikeASlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, model, held := newMemory(), map[string][][]byte{}, 0
@@ -67,7 +67,7 @@ func TestQueueBehavesLikeASlice(t *testing.T) {
 	})
 }
 
-// TestQueueKeepsItsLimits pushes values that are too large, to a full store, and to a closed one.
+// TestQueueKeepsItsLimits pushes values that are too large, to a full store, and to a closed store.
 func TestQueueKeepsItsLimits(t *testing.T) {
 	m := newMemory()
 	if err := m.push(strings.Repeat("k", MaxKey+1), nil); !errors.Is(err, ErrTooLarge) {
@@ -95,14 +95,14 @@ func TestQueueKeepsItsLimits(t *testing.T) {
 	}
 }
 
-// What PyTorch's queue_pop(key, block=True) sends: a wait, and, when that is answered, the pop.
+// awaitQueue and popQueue are what PyTorch's queue_pop(key, block=True) sends: a wait, and the pop after its reply.
 func awaitQueue(key string) string { return "\x06" + le8(1) + str(key) }
 func popQueue(key string) string   { return "\x0f" + str(key) }
 func pushQueue(key, value string) string {
 	return "\x0e" + str(key) + str(value)
 }
 
-// queueUp connects clients that wait for the queue at /q, one after the other.
+// queueUp connects clients that wait for the queue at /q, one after another.
 func queueUp(t *testing.T, s *Server, n int) []net.Conn {
 	t.Helper()
 	conns, before := make([]net.Conn, n), s.waiters("/q")
@@ -113,7 +113,7 @@ func queueUp(t *testing.T, s *Server, n int) []net.Conn {
 	return conns
 }
 
-// TestQueueWakesOneForEachValue has three wait at a queue: a push wakes the first, and a value wakes all.
+// TestQueueWakesOneForEachValue has three clients wait at a queue. A push wakes the first of them, and a value of the key wakes all.
 func TestQueueWakesOneForEachValue(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	other := dialTorch(t, s, torchHello)
@@ -135,7 +135,7 @@ func TestQueueWakesOneForEachValue(t *testing.T) {
 	}
 }
 
-// TestQueuePassesTheWakeup has a client that is woken go away, or ask for something else: the next gets the value.
+// TestQueuePassesTheWakeup has a client that was woken leave, or ask for something else. The next client gets the value.
 func TestQueuePassesTheWakeup(t *testing.T) {
 	for name, instead := range map[string]func(conn net.Conn){
 		"it ends":             func(conn net.Conn) { conn.Close() },
@@ -162,7 +162,7 @@ func TestQueuePassesTheWakeup(t *testing.T) {
 	}
 }
 
-// TestQueueWaitEnds has waits at a queue end with their connections, and be forgotten.
+// TestQueueWaitEnds checks that waits at a queue end with their connections, and are forgotten.
 func TestQueueWaitEnds(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	for _, conn := range queueUp(t, s, 3) {
@@ -204,7 +204,7 @@ func TestQueuedValuesAreOnlyInTheQueue(t *testing.T) {
 	})
 }
 
-// TestWaiterOutlivesAStolenValue has a client pop the value that another was woken for: the other waits on.
+// TestWaiterOutlivesAStolenValue has another call pop the value for which a client was woken. The next client still waits.
 func TestWaiterOutlivesAStolenValue(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conns := queueUp(t, s, 2)
@@ -222,7 +222,8 @@ func TestWaiterOutlivesAStolenValue(t *testing.T) {
 	}
 }
 
-// TestCancelledWaiterPassesTheValueOn has the first waiting client give up, and a value come before that is known: the second is woken.
+// TestCancelledWaiterPassesTheValueOn has the first waiting client give up, and a value arrive before the queue knows of that. The second
+// client is woken.
 func TestCancelledWaiterPassesTheValueOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -249,7 +250,7 @@ func TestCancelledWaiterPassesTheValueOn(t *testing.T) {
 	})
 }
 
-// TestWaitForSeveralKeysLetsOthersPop waits for a queue and a key: while the key is missing, another may pop.
+// TestWaitForSeveralKeysLetsOthersPop waits for a queue and a key. While the key does not exist, another client may pop.
 func TestWaitForSeveralKeysLetsOthersPop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -282,7 +283,7 @@ func TestWaitForSeveralKeysLetsOthersPop(t *testing.T) {
 	})
 }
 
-// A reply that cannot be long does not wait when the budget for long ones is used up.
+// A reply that cannot be long does not wait, even if the budget for long replies is used up.
 func TestShortRepliesOvertakeLongOnes(t *testing.T) {
 	m := newMemory()
 	replies := &budget{most: MaxValue}

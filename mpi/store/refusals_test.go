@@ -42,7 +42,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTooMuchTogetherIsRefused asks for more at a time than the limits allow.
+// TestTooMuchTogetherIsRefused makes requests that exceed the limits on a single request.
 func TestTooMuchTogetherIsRefused(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)

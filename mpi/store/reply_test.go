@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestErrorsCrossTheWire sends each error of a store, and looks at what the client makes of it.
+// TestErrorsCrossTheWire sends each error of a store, and checks the error that the client returns.
 func TestErrorsCrossTheWire(t *testing.T) {
 	for _, s := range replyCodes {
 		sent := errorReply(9, &remoteError{"set k: " + s.err.Error(), s.err})
@@ -56,7 +56,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzReply plays arbitrary frames to a client.
+// FuzzReply sends arbitrary frames to a client.
 func FuzzReply(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x01\x01value"))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x02\x00\x00\x00\x01a\xff\xff\xff\xff"))

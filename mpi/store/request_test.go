@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// requests has one request of each kind with its frame, put together by hand from the description
-// in request.go: length, id, op, fields.
+// requests has one request of each kind with its frame, written by hand from the description in request.go: length, id, op, fields.
 var requests = []struct {
 	name  string
 	req   request
@@ -123,7 +122,7 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParseRequest holds every request that parses against the frame that it would be sent as.
+// FuzzParseRequest compares every request that parses with the frame as which it would be sent.
 func FuzzParseRequest(f *testing.F) {
 	for _, c := range requests {
 		f.Add(unhex(f, c.frame)[frameHead:])

@@ -39,7 +39,7 @@ func (e *events) add(event string) {
 	}
 	e.busy = true
 	e.mu.Unlock()
-	for range 100 { // time for another call, if there can be one
+	for range 100 { // time for another call, if one is possible
 		runtime.Gosched()
 	}
 	defer func() {
@@ -55,7 +55,7 @@ func (e *events) all() []string {
 	return slices.Clone(e.list)
 }
 
-// One store is served on several addresses, and on none of them after its end.
+// One store is served on several addresses, and after its end on none of them.
 func TestServeAll(t *testing.T) {
 	listeners := []net.Listener{listen(t), listen(t)}
 	s := ServeAll(listeners, ServerConfig{Secret: secret, Binding: binding})
@@ -139,7 +139,7 @@ func TestServerRefuses(t *testing.T) {
 		"role":    {func(c *DialConfig) { c.Binding.Role = "transport" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, cfg) // it logs a host once
+			s := serve(t, cfg) // it logs each host once
 			cfg := dialConfig()
 			c.change(&cfg)
 			before := strings.Count(log.String(), "\n")
@@ -175,8 +175,8 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// TestRubbishDisturbsNobody has a thousand strangers say rubbish, or nothing,
-// and stay, while a client works and others come.
+// TestRubbishDisturbsNobody has a thousand strangers send rubbish, or nothing, and stay connected, while one client works and others
+// connect.
 func TestRubbishDisturbsNobody(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
@@ -212,7 +212,7 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 			fastest = min(fastest, time.Since(begun))
 		}
 	}
-	if fastest > auth.Timeout/2 { // other work on the machine may delay one of the last five, but hardly all
+	if fastest > auth.Timeout/2 { // other work on the machine may delay one of the last five, but hardly all of them
 		t.Errorf("a newcomer waits for strangers to end: none was served within %v, the fastest in %v", auth.Timeout/2, fastest)
 	}
 }

@@ -37,7 +37,7 @@ func rawClient(t testing.TB, s *Server, name string) net.Conn {
 	return opened
 }
 
-// TestHostileClientEndsAlone sends what no client sends: its connection ends, and no other does.
+// TestHostileClientEndsAlone sends what no client sends, and checks that only its own connection ends.
 func TestHostileClientEndsAlone(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	other := connect(t, s)
@@ -71,7 +71,7 @@ func TestHostileClientEndsAlone(t *testing.T) {
 	testkit.Eventually(t, "nobody waits any more", func() bool { return s.awaited() == 0 })
 }
 
-// TestTooManyWaitsAreRefused has one connection wait up to the limit, and once more.
+// TestTooManyWaitsAreRefused makes as many waits on one connection as the limit allows, and one more.
 func TestTooManyWaitsAreRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
@@ -98,7 +98,7 @@ func TestTooManyWaitsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTooLargeWaitsAreRefused has a few large requests wait.
+// TestTooLargeWaitsAreRefused makes a few waits with large requests.
 func TestTooLargeWaitsAreRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	conn := rawClient(t, s, "hoarder")
@@ -125,7 +125,7 @@ func TestTooLargeWaitsAreRefused(t *testing.T) {
 	}
 	expect(4, replyBusy)
 
-	// What is canceled makes room.
+	// A canceled wait makes room.
 	for _, req := range []request{{id: 0, op: opCancel}, {id: 5, op: opWait, keys: keys}, {id: 6, op: opSet}} {
 		if _, err := conn.Write(req.frame()); err != nil {
 			t.Fatal(err)
@@ -137,8 +137,7 @@ func TestTooLargeWaitsAreRefused(t *testing.T) {
 	expect(6, replyDone)
 }
 
-// FuzzSession plays arbitrary bytes to a session after the proof: it must end, leave no call waiting,
-// and account for its memory.
+// FuzzSession sends arbitrary bytes to a session after the proof. The session must end, leave no call waiting, and account for its memory.
 func FuzzSession(f *testing.F) {
 	var all []byte
 	for _, c := range requests {
@@ -165,7 +164,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// scriptConn plays the contents of in, and discards what is written.
+// scriptConn reads the contents of in, and discards what is written.
 type scriptConn struct {
 	net.Conn
 	in *bytes.Reader

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// stores are all kinds of Store, each with the memory at its bottom and the prefix of its keys there.
+// stores are all kinds of Store, each with its underlying memory and the prefix of its keys in that memory.
 var stores = map[string]func(t testing.TB) (Store, *memory, string){
 	"memory": func(testing.TB) (Store, *memory, string) {
 		m := newMemory()
@@ -44,7 +44,7 @@ var stores = map[string]func(t testing.TB) (Store, *memory, string){
 		if _, err := f.Delete(bounded(t), "k"); err != nil {
 			t.Fatal(err)
 		}
-		return f, f.view, "" // what tests put into the view stays there: it reads on where it is
+		return f, f.view, "" // values that tests put into the view stay there, because the store reads on from its position
 	},
 }
 
@@ -172,7 +172,7 @@ func callsOn(ctx context.Context, s Store, key string, value []byte) map[string]
 	return errs
 }
 
-// Numbers are drawn, and every one is announced and waited for by its neighbor.
+// Goroutines draw numbers. Every number is announced, and the next goroutine waits for it.
 func TestManyGoroutinesShareAStore(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, _ string) {
 		const goroutines, rounds = 32, 20
@@ -208,7 +208,7 @@ func TestManyGoroutinesShareAStore(t *testing.T) {
 	})
 }
 
-// openFile opens a store's file for the length of the test.
+// openFile opens a store's file for the duration of the test.
 func openFile(t testing.TB, path string) *File {
 	t.Helper()
 	f, err := OpenFile(path, FileConfig{})
@@ -270,7 +270,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestViewsOfAStoreAreApart has two views of one store, and keys beside them.
+// TestViewsOfAStoreAreApart uses two views of one store, and keys outside both.
 func TestViewsOfAStoreAreApart(t *testing.T) {
 	m := NewMemory()
 	a, b := Prefix(m, "a"), Prefix(m, "b")
@@ -299,7 +299,7 @@ func TestViewsOfAStoreAreApart(t *testing.T) {
 	}
 }
 
-// TestMultiSetIsOneMoment has two writers set three keys to one value each, and readers look.
+// TestMultiSetIsOneMoment has two writers each set three keys to one value, and readers check that the three keys agree.
 func TestMultiSetIsOneMoment(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, _ *memory, _ string) {
 		ctx := bounded(t)

@@ -17,8 +17,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// torchPython is a Python that has PyTorch with gloo. Debian's python3-torch belongs to /usr/bin/python3, which need not be
-// the first in PATH.
+// torchPython returns a Python that has PyTorch with gloo. Debian's python3-torch belongs to /usr/bin/python3, which need not be the first
+// in PATH.
 var torchPython = sync.OnceValues(func() (string, error) {
 	var errs []error
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
@@ -38,7 +38,7 @@ func torch(t *testing.T, script string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Skipf("needs PyTorch (Debian's python3-torch): %v", err)
 	}
-	// import torch takes a second, and ten where the machine is busy
+	// import torch takes a second, and ten seconds if the machine is busy
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, python, append([]string{filepath.Join("testdata", "torch", script)}, args...)...)
@@ -59,7 +59,7 @@ func TestTorchAndGoClientsShareAServer(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	all.Go(func() {
-		defer s.Close() // should the client have failed
+		defer s.Close() // in case the client fails
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -103,7 +103,7 @@ func gloo(t *testing.T, ranks int, method string, env ...string) {
 	}
 }
 
-// TestGlooConnectsByServer has PyTorch ranks meet as torchrun has them do; they see their part of the store alone.
+// TestGlooConnectsByServer has PyTorch ranks meet as torchrun does it. They see only their part of the store.
 func TestGlooConnectsByServer(t *testing.T) {
 	t.Parallel()
 	var log testkit.Journal
@@ -150,7 +150,7 @@ func TestTorchAndGoShareAFile(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	all.Go(func() {
-		defer cancel() // should it have failed
+		defer cancel() // in case it fails
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -180,7 +180,7 @@ func TestTorchAndGoShareAFile(t *testing.T) {
 	}
 }
 
-// TestGlooConnectsByFile has PyTorch ranks meet in a file that a Go process has begun; the last of them removes it.
+// TestGlooConnectsByFile has PyTorch ranks meet in a file that a Go process has created. The last of them removes it.
 func TestGlooConnectsByFile(t *testing.T) {
 	t.Parallel()
 	path := tempPath(t)

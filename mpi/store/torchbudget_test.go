@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestBudgetServesInOrder has many callers ask for bytes: they are served in the order in which they came, also the small ones, and
-// a caller that gives up delays no other.
+// TestBudgetServesInOrder has many callers ask for bytes. They are served in the order in which they asked, including those that ask for
+// little, and a caller that gives up does not delay the others.
 func TestBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &budget{most: 100}
@@ -41,7 +41,7 @@ func TestBudgetServesInOrder(t *testing.T) {
 		if served.String() != "" {
 			t.Errorf("served before there was room: %q", served.Lines())
 		}
-		cancel() // the large one goes
+		cancel() // the large one gives up
 		synctest.Wait()
 		if got := served.String(); got != "small\n" || l.used != 70 {
 			t.Errorf("served when the first to wait had gone: %q, with %d bytes used", got, l.used)
@@ -56,7 +56,7 @@ func TestBudgetServesInOrder(t *testing.T) {
 	})
 }
 
-// TestBudgetGivenUpIsNotLost has a caller give up just when its bytes are granted: the bytes are not lost.
+// TestBudgetGivenUpIsNotLost has a caller give up just when its bytes are granted, and checks that the budget gets them back.
 func TestBudgetGivenUpIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &budget{most: 1, used: 1}
@@ -75,8 +75,8 @@ func TestBudgetGivenUpIsNotLost(t *testing.T) {
 	})
 }
 
-// TestManyFetchALargeValue has 64 clients ask for 8 MiB each before any of them reads: all get it, and none is dropped. Together it
-// is more than replies may hold at a time.
+// TestManyFetchALargeValue has 64 clients ask for 8 MiB each before any of them reads. Together that exceeds what replies may hold at a
+// time. All clients get the value, and none is dropped.
 func TestManyFetchALargeValue(t *testing.T) {
 	const clients = 64
 	var log testkit.Journal
@@ -117,8 +117,8 @@ func TestManyFetchALargeValue(t *testing.T) {
 	}
 }
 
-// TestUnreadReplyCountsAgainstTheBudget has a client not read a large reply, which counts against the budget meanwhile. Clients that ask
-// for another large one wait, and those that ask for a small one do not.
+// TestUnreadReplyCountsAgainstTheBudget has a client leave a large reply unread, and the reply counts against the budget until it is read.
+// A client that asks for another large reply waits, and one that asks for a small reply does not.
 func TestUnreadReplyCountsAgainstTheBudget(t *testing.T) {
 	const size = 100 << 10
 	for name, ask := range map[string]string{
@@ -159,7 +159,7 @@ func TestUnreadReplyCountsAgainstTheBudget(t *testing.T) {
 	}
 }
 
-// TestWaitingReplyEndsWithTheServer has a server end while a reply waits for the budget.
+// TestWaitingReplyEndsWithTheServer ends a server while a reply waits for the budget.
 func TestWaitingReplyEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -29,14 +29,14 @@ func pendingCount(l *pendingConns) int {
 	return len(l.conns)
 }
 
-// TestOldPendingConnsMakeRoom has connections come in the order given, to pendingConns with room for 2, while hosts have so many 1.13
-// clients.
+// TestOldPendingConnsMakeRoom adds connections in the given order to a pendingConns with room for 2. clients is the number of 1.13 clients
+// of each host.
 func TestOldPendingConnsMakeRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		clients map[string]int
 		come    []string
-		go1st   []int // which are sent away while the clients are there
-		then    []int // and in all, when they are gone
+		go1st   []int // the connections that are closed while the clients are connected
+		then    []int // all that are closed after the clients have gone
 	}{
 		"no clients":                {nil, []string{"::1", "::2", "::3", "::4"}, []int{0, 1}, []int{0, 1}},
 		"a client's second stays":   {map[string]int{"::1": 1}, []string{"::1", "::2", "::3", "::4"}, []int{1}, []int{0, 1}},
@@ -93,8 +93,8 @@ func TestOldPendingConnsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestHalfAHelloStaysPending sends the first byte of the later hello and no more: the connection stays pending, until
-// others push it out, or a time has passed.
+// TestHalfAHelloStaysPending sends only the first byte of the later hello. The connection stays pending until others push it out, or a time
+// has passed.
 func TestHalfAHelloStaysPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &torchMux{ctx: t.Context(), pending: pendingConns{room: 1}}
@@ -123,7 +123,7 @@ func TestHalfAHelloStaysPending(t *testing.T) {
 	})
 }
 
-// TestSecondConnectionStays has a 1.13 client with its silent second connection, when strangers come after it.
+// TestSecondConnectionStays has a 1.13 client keep its silent second connection while strangers connect after it.
 func TestSecondConnectionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &torchMux{
@@ -161,8 +161,8 @@ func TestSecondConnectionStays(t *testing.T) {
 	})
 }
 
-// TestHelloTakesNoPlace has more strangers than there are slots send the later hello and no more: they stay pending. A client that
-// sends a query after them is served, and stays when more of them come.
+// TestHelloTakesNoPlace has more strangers than there are slots send only the later hello, so they stay pending. A client that connects
+// after them and sends a query is served, and stays when more strangers connect.
 func TestHelloTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Journal
@@ -181,7 +181,7 @@ func TestHelloTakesNoPlace(t *testing.T) {
 		for range 3 {
 			strangers = append(strangers, come(torchHello))
 		}
-		time.Sleep(time.Hour) // they may be silent for as long as they like
+		time.Sleep(time.Hour) // they may be silent for any length of time
 		client := come(torchHello)
 		send(t, client, "\x0d\x01\x02\x03\x04")
 		expectBytes(t, client, "\x01\x02\x03\x04")
@@ -209,7 +209,7 @@ func TestHelloTakesNoPlace(t *testing.T) {
 	})
 }
 
-// TestTorchIsOffByDefault has PyTorch's clients refused.
+// TestTorchIsOffByDefault checks that PyTorch's clients are refused by default.
 func TestTorchIsOffByDefault(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	for _, hello := range []string{torchHello + "\x0d\x01\x02\x03\x04", "\x03" + str("init/") + le8(1)} {
@@ -220,7 +220,7 @@ func TestTorchIsOffByDefault(t *testing.T) {
 	}
 }
 
-// TestHostileTorchClientEndsAlone sends what no client sends: its connection ends, no other does, and that is logged.
+// TestHostileTorchClientEndsAlone sends what no client sends. Only its own connection ends, and that is logged.
 func TestHostileTorchClientEndsAlone(t *testing.T) {
 	var log testkit.Journal
 	s := serve(t, ServerConfig{Torch: true, Log: log.Logger()})
@@ -246,7 +246,7 @@ func TestHostileTorchClientEndsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := len(log.Lines())
 			conn := dialTorch(t, s, "")
-			go io.WriteString(conn, words) // the server may end it before it has heard all
+			go io.WriteString(conn, words) // the server may close it before it has read everything
 			expectEnd(t, conn)
 			testkit.Eventually(t, "it is logged", func() bool { return len(log.Lines()) > before })
 			if line := log.Lines()[before]; !strings.Contains(line, "dropped") || !strings.Contains(line, conn.LocalAddr().String()) {
@@ -264,7 +264,8 @@ func TestHostileTorchClientEndsAlone(t *testing.T) {
 	}
 }
 
-// TestTorchRubbishDisturbsNobody has many strangers say rubbish or nothing, and stay, while clients of each kind come and work.
+// TestTorchRubbishDisturbsNobody has many strangers send rubbish or nothing, and stay connected, while clients of each kind connect and
+// work.
 func TestTorchRubbishDisturbsNobody(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	for i := range 400 {
@@ -279,7 +280,7 @@ func TestTorchRubbishDisturbsNobody(t *testing.T) {
 	}
 }
 
-// TestAllInterfacesAreWarnedOf listens where every machine reaches it.
+// TestAllInterfacesAreWarnedOf listens on all interfaces, where every machine can connect, and checks the warning in the log.
 func TestAllInterfacesAreWarnedOf(t *testing.T) {
 	for _, torch := range []bool{true, false} {
 		l, err := net.Listen("tcp", ":0")
@@ -294,7 +295,7 @@ func TestAllInterfacesAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestTorchClientsAreBounded connects when all slots, or all files, are taken.
+// TestTorchClientsAreBounded connects while all slots, or all files, are in use.
 func TestTorchClientsAreBounded(t *testing.T) {
 	for files, clients := range map[int]int64{1 << 20: MaxTorchClients, 100: 100} {
 		near, far := net.Pipe()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// appendTorch2 is a query as a client of the later form sends it, from the tables in the reference of the wire.
+// appendTorch2 returns a query as a client of the later form sends it, from the tables in the reference of the wire.
 func appendTorch2(q *torchQuery) string {
 	out := string([]byte{byte(q.op)})
 	switch q.op {
@@ -37,7 +37,7 @@ func appendTorch2(q *torchQuery) string {
 	return out
 }
 
-// FuzzTorchQuery compares every query with the bytes that were read, and the allowance with what the query holds.
+// FuzzTorchQuery compares every query with the bytes that were read, and the allowance with the bytes that the query holds.
 func FuzzTorchQuery(f *testing.F) {
 	f.Add([]byte("\x01"+str("/k")+str("v1")), true)
 	f.Add([]byte("\x02"+str("/k")+str("a")+str("b")), true)
@@ -68,7 +68,7 @@ func FuzzTorchQuery(f *testing.F) {
 	})
 }
 
-// TestQueriesShareABudget has clients together send more than the budget.
+// TestQueriesShareABudget has clients send more than the budget together.
 func TestQueriesShareABudget(t *testing.T) {
 	a := &budget{most: 100}
 	for _, c := range []struct {

@@ -18,11 +18,11 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// le8 is a number in 8 bytes, and str a key or a value, as PyTorch sends them.
+// le8 returns a number in 8 bytes, and str a key or a value, as PyTorch sends them.
 func le8(n uint64) string    { return string(binary.LittleEndian.AppendUint64(nil, n)) }
 func str(text string) string { return le8(uint64(len(text))) + text }
 
-// dialTorch connects as a PyTorch client does, and first sends hello.
+// dialTorch connects as a PyTorch client does, and sends hello first.
 func dialTorch(t testing.TB, s *Server, hello string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -58,7 +58,7 @@ func expectEnd(t testing.TB, conn net.Conn) {
 	}
 }
 
-// TestTorch1TranscriptIsAnswered has the bytes that went between a TCPStore client of PyTorch 1.13.1 and its own server.
+// TestTorch1TranscriptIsAnswered replays the bytes between a TCPStore client of PyTorch 1.13.1 and PyTorch's own server.
 func TestTorch1TranscriptIsAnswered(t *testing.T) {
 	conn := dialTorch(t, serve(t, ServerConfig{Torch: true}), "")
 	for _, c := range []struct{ send, receive string }{
@@ -80,7 +80,7 @@ func TestTorch1TranscriptIsAnswered(t *testing.T) {
 	}
 }
 
-// TestTorch2QueriesAreAnswered speaks the later form, all of its queries.
+// TestTorch2QueriesAreAnswered sends all queries of the later form.
 func TestTorch2QueriesAreAnswered(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conn := dialTorch(t, s, torchHello)
@@ -105,8 +105,8 @@ func TestTorch2QueriesAreAnswered(t *testing.T) {
 		{"\x0a" + le8(5) + str("/k") + str("/a") + str("/b") + str("/absent") + str("/new"), str("v2+") + str("1") +
 			str("") + str("") + str("")},
 		{"\x0a" + le8(0), ""},
-		{"\x0c", "\x01"},             // CANCEL_WAIT without one
-		{"\x0f" + str("/q"), le8(0)}, // QUEUE_POP of none
+		{"\x0c", "\x01"},             // CANCEL_WAIT without a wait
+		{"\x0f" + str("/q"), le8(0)}, // QUEUE_POP of an empty queue
 		{"\x0e" + str("/q") + str("first") + "\x0e" + str("/q") + str(""), ""}, // QUEUE_PUSH
 		{"\x0e" + str("/k") + str("beside the value"), ""},
 		{"\x10" + str("/q") + "\x10" + str("/absent"), le8(2) + le8(0)}, // QUEUE_LEN
@@ -127,7 +127,7 @@ func TestTorch2QueriesAreAnswered(t *testing.T) {
 	}
 }
 
-// TestTorchWaitEndsAtEveryChange wakes a client by every kind of change, of its own kind and of ours.
+// TestTorchWaitEndsAtEveryChange wakes a client by every kind of change, by a PyTorch client and by ours.
 func TestTorchWaitEndsAtEveryChange(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	other := dialTorch(t, s, torchHello)
@@ -159,7 +159,7 @@ func TestTorchWaitEndsAtEveryChange(t *testing.T) {
 	}
 }
 
-// TestTorchGivesUpWaiting ends a wait in each form's way. A late reply to the wait does not come between other replies.
+// TestTorchGivesUpWaiting ends a wait in the way of each form. A late reply to the wait does not arrive between other replies.
 func TestTorchGivesUpWaiting(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	for form, c := range map[string]struct{ wait, cancel, cancelled, count string }{
@@ -203,13 +203,13 @@ func TestTorchKeySpace(t *testing.T) {
 		expectBytes(t, conn, le8(0)) // keys
 		for _, c := range []struct{ send, receive string }{
 			{"\x03" + str(key), str("")},                        // GET
-			{"\x05" + le8(1) + str(key), "\x01"},                // CHECK: it is not there
+			{"\x05" + le8(1) + str(key), "\x01"},                // CHECK: it does not exist
 			{"\x0a" + le8(1) + str(key), str("")},               // MULTI_GET
-			{"\x08" + str(key), le8(0)},                         // DELETE: nothing
+			{"\x08" + str(key), le8(0)},                         // DELETE: no such key
 			{"\x0f" + str(key), le8(0)},                         // QUEUE_POP
-			{"\x02" + str(key) + str("x") + str("y"), str("x")}, // COMPARE_SET: there is no value
+			{"\x02" + str(key) + str("x") + str("y"), str("x")}, // COMPARE_SET: no value yet
 			{"\x09" + str(key) + str("z"), ""},                  // APPEND
-			{"\x03" + str(key), str("z")},                       // its own
+			{"\x03" + str(key), str("z")},                       // GET: its own
 			{"\x01" + str(key) + str("1"), ""},                  // SET
 			{"\x04" + str(key) + le8(1), le8(2)},                // ADD
 			{"\x0b" + le8(1) + str(key) + str("theirs"), ""},    // MULTI_SET
@@ -236,7 +236,7 @@ func TestTorchPrefixSeparatesKeys(t *testing.T) {
 	expectList(t, s, "/k=ours torch/k=theirs")
 }
 
-// torchPipe serves one PyTorch client of the later form over a pipe, in a bubble of synctest.
+// torchPipe serves one PyTorch client of the later form over a pipe, in a synctest bubble.
 func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSession, ended <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -271,7 +271,7 @@ func TestSilentTorchClientIsKept(t *testing.T) {
 	})
 }
 
-// TestSlowTorchQueryIsEnded has a query come byte by byte, and never completely.
+// TestSlowTorchQueryIsEnded sends a query byte by byte, and never completely.
 func TestSlowTorchQueryIsEnded(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
@@ -291,7 +291,7 @@ func TestSlowTorchQueryIsEnded(t *testing.T) {
 	})
 }
 
-// TestTorchClientThatReadsNothingIsEnded has a client not read its reply.
+// TestTorchClientThatReadsNothingIsEnded has a client leave its reply unread.
 func TestTorchClientThatReadsNothingIsEnded(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
@@ -302,7 +302,7 @@ func TestTorchClientThatReadsNothingIsEnded(t *testing.T) {
 	})
 }
 
-// FuzzTorchSession plays arbitrary bytes to a session: it must end, leave no call waiting, and account for its bytes.
+// FuzzTorchSession sends arbitrary bytes to a session. The session must end, leave no call waiting, and account for its bytes.
 func FuzzTorchSession(f *testing.F) {
 	f.Add([]byte("\x01"+str("/k")+str("v1")+"\x06"+le8(2)+str("/k")+str("/l")+"\x0c\x07"), true)
 	f.Add([]byte("\x0e"+str("/q")+str("v")+"\x06"+le8(1)+str("/q")+"\x0f"+str("/q")+"\x06"+le8(1)+str("/q")), true)
@@ -328,7 +328,7 @@ func FuzzTorchSession(f *testing.F) {
 	})
 }
 
-// deadlineFreeConn has no deadlines.
+// deadlineFreeConn ignores deadlines.
 type deadlineFreeConn struct{ scriptConn }
 
 func (deadlineFreeConn) SetReadDeadline(time.Time) error { return nil }

@@ -80,7 +80,7 @@ func TestGetSeesKeyThatGoesAtOnce(t *testing.T) {
 
 func drop(_ bool, err error) error { return err }
 
-// TestWaitWantsAllAtOnce deletes a key again before the last one comes.
+// TestWaitWantsAllAtOnce deletes a key before the last of the awaited keys is set, and checks that Wait waits for it again.
 func TestWaitWantsAllAtOnce(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
