@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// proved is a connection that has proved itself to a rank as the one that hello says.
+// proved returns a connection that has proved itself to a rank as the peer that hello describes.
 func proved(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
 	t.Helper()
 	conn, _ := dialPort(ctx, t, dir, to)
@@ -33,7 +33,7 @@ func proved(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *
 	return &sealedConn{conn.(*net.TCPConn), newSealing(cfg.key(ticket), h.encode(), theirs, true)}
 }
 
-// dialAs proves itself to a rank as the one that hello says, and returns the answer, and the connection.
+// dialAs connects to a rank as the peer that hello describes. It returns the answer and the connection.
 func dialAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, *sealedConn) {
 	t.Helper()
 	conn := proved(ctx, t, dir, to, h)
@@ -51,7 +51,7 @@ func confirm(t *testing.T, conn *sealedConn, use byte) {
 	}
 }
 
-// joinAs makes one connection, which must be welcome.
+// joinAs makes one connection, which must be admitted.
 func joinAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
 	t.Helper()
 	got, conn := dialAs(ctx, t, dir, to, h)
@@ -62,7 +62,7 @@ func joinAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *
 	return conn
 }
 
-// joinAll makes all connections of a rank, and returns them: the control link's, then the streams.
+// joinAll makes all connections of a rank, and returns them: first that of the control link, then the streams.
 func joinAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) []*sealedConn {
 	t.Helper()
 	var conns []*sealedConn
@@ -72,7 +72,8 @@ func joinAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) 
 	return conns
 }
 
-// joinAndWait does so, and waits until all are counted: a stream that comes again is stale then. Connect must go on after it.
+// joinAndWait makes all connections of a rank, and waits until all of them count, so that another connection for a stream is stale. Connect
+// must still be waiting after that.
 func joinAndWait(ctx context.Context, t *testing.T, dir Directory, to int, h hello) {
 	t.Helper()
 	joinAll(ctx, t, dir, to, h)
@@ -84,13 +85,13 @@ func joinAndWait(ctx context.Context, t *testing.T, dir Directory, to int, h hel
 	}
 }
 
-// connected is what a rank's Connect returned.
+// connected is the result of a rank's Connect.
 type connected struct {
 	fabric *Sockets
 	err    error
 }
 
-// connectRank is a rank of 3 that connects to the others.
+// connectRank runs the Connect of a rank of 3.
 func connectRank(ctx context.Context, dir Directory, rank int) (*testkit.Journal, chan connected) {
 	log, done := new(testkit.Journal), make(chan connected, 1)
 	go func() {
@@ -102,7 +103,7 @@ func connectRank(ctx context.Context, dir Directory, rank int) (*testkit.Journal
 	return log, done
 }
 
-// Which connections are refused, and which are admitted, in this order.
+// The connections are refused or admitted, in this order.
 func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
@@ -112,7 +113,7 @@ func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 		name   string
 		h      hello
 		want   answer
-		logged string // of the first few alone: others may go unlogged
+		logged string // only checked for the first few: others may not be logged
 	}{
 		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible,
 			"rank 1 of 3: refused: the accepting rank does not expect the dialing rank"},
@@ -127,7 +128,7 @@ func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 			"rank 2 of 3: nobody waits for this connection"},
 		{"stream_of_nobody", hello{rank: 1 << 31, size: 3, streams: 1, stream: 1}, answerStale, ""},
 		{"right", hello{rank: 2, size: 3, streams: 2, try: 1}, answerWelcome, ""},
-		{"again", hello{rank: 2, size: 3, streams: 2, try: 2, nonce: other}, answerStale, ""}, // until that one confirms
+		{"again", hello{rank: 2, size: 3, streams: 2, try: 2, nonce: other}, answerStale, ""}, // until that try confirms
 		{"same_try", hello{rank: 2, size: 3, streams: 2, try: 1}, answerStale, ""},
 		{"older_try", hello{rank: 2, size: 3, streams: 2, try: 0}, answerStale, ""},
 		{"next_try", hello{rank: 2, size: 3, streams: 2, try: 2}, answerWelcome, ""},
@@ -148,7 +149,7 @@ func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 	wantMissing(t, cancel, done, 0)
 }
 
-// A rank that is there keeps another process that says it is the same one out, whatever try that makes, and what it wants.
+// A rank that is connected keeps out another process with the same rank, whatever the number of its try.
 func TestDuplicateRankIsKeptOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
@@ -171,7 +172,7 @@ func wantLogged(t *testing.T, log *testkit.Journal, text string) {
 	testkit.Eventually(t, "there is logged "+text, func() bool { return strings.Contains(log.String(), text) })
 }
 
-// wantMissing ends a Connect, and checks who alone was missing then.
+// wantMissing ends a Connect, and checks that only the given rank was missing.
 func wantMissing(t *testing.T, cancel func(), done chan connected, rank int) {
 	t.Helper()
 	cancel()
@@ -181,7 +182,7 @@ func wantMissing(t *testing.T, cancel func(), done chan connected, rank int) {
 	}
 }
 
-// When the waiting ends, the error names every rank that is not wholly connected, and what it lacks.
+// When Connect gives up, its error names every rank that is not fully connected, and what is missing.
 func TestIncompleteRanksAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -213,7 +214,7 @@ func TestIncompleteRanksAreNamed(t *testing.T) {
 	}
 }
 
-// A process that is let in and never confirms does not keep another one of its rank out.
+// A process that is admitted and never confirms does not keep another process of its rank out.
 func TestUnconfirmedProcessDoesNotBlockItsRank(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
@@ -235,7 +236,7 @@ func TestUnconfirmedProcessDoesNotBlockItsRank(t *testing.T) {
 	}
 }
 
-// A stream waits for its control link to be confirmed. Where that breaks, it is refused, so that its rank begins anew.
+// A stream waits until its control link is confirmed. If the control link breaks, the stream is refused, so that its rank starts again.
 func TestStreamOfBrokenControlIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
@@ -254,7 +255,7 @@ func TestStreamOfBrokenControlIsRefused(t *testing.T) {
 	}
 }
 
-// A rank that was there with all its connections, and comes again, is there with its new ones.
+// If a rank was connected with all its connections, and connects again, its new connections count.
 func TestLaterTryIsTheOne(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -278,7 +279,7 @@ func TestLaterTryIsTheOne(t *testing.T) {
 		write(t, l, "x")
 		want := 1
 		if i == 0 {
-			want += recordHead + recordTag // the control link's are encrypted
+			want += recordHead + recordTag // the control link is encrypted
 		}
 		if n, err := second[i].Read(make([]byte, 100)); n != want || err != nil {
 			t.Errorf("connection %d of the second try read %d bytes, %v", i, n, err)
@@ -286,11 +287,11 @@ func TestLaterTryIsTheOne(t *testing.T) {
 	}
 }
 
-// Errors that waiting does not fix end Connect at once: a rank with another size of the world, and a second process with the same rank.
+// Connect returns at once if waiting cannot help: if the rank has another world size, or if another process has the same rank.
 func TestImpossibleGroupEndsConnect(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		rank, size int // who comes to rank 0 of 3, where a rank 2 is
+		rank, size int // the rank that connects to rank 0 of 3, which rank 2 has joined
 		text       string
 	}{
 		{"size", 1, 2, "rank 0 is in a world of 3 ranks, but this one is in a world of 2: start all ranks with the same world size"},

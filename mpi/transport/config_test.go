@@ -11,7 +11,8 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// How many streams are picked. By hand: 1 within a machine; else 256 connections to all ranks, but no more than 4 to each.
+// The expected numbers of streams were worked out by hand. Unless Config.Streams is set, the number is 1 within a machine. Between machines
+// it is 256 over the number of ranks, but at most 4 and at least 1.
 func TestStreamsArePickedByDistanceAndSize(t *testing.T) {
 	for _, tt := range []struct {
 		size, given, far, near int
@@ -26,7 +27,7 @@ func TestStreamsArePickedByDistanceAndSize(t *testing.T) {
 	}
 }
 
-// The higher rank, which dials, decides for a pair; a link of one stream is that stream; memory needs none.
+// The higher rank of a pair, which dials, decides the number of streams. A link of one stream is that stream, and memory needs no stream.
 func TestHigherRankDecidesThePairsStreams(t *testing.T) {
 	for _, tt := range []struct {
 		sharing   Sharing

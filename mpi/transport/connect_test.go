@@ -26,11 +26,11 @@ func TestConnectAloneNeedsNoPeer(t *testing.T) {
 	}
 }
 
-// A rank that never comes is named, with what is known of it.
+// A rank that never comes is named, with its state.
 func TestMissingRanksAreNamed(t *testing.T) {
 	tests := []struct {
 		name    string
-		rank    int // who is there, of 3
+		rank    int // the rank of 3 that is present
 		missing []int
 		text    string
 	}{
@@ -42,7 +42,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 			t.Parallel() // it waits
 			var err error
 			var missing *MissingError
-			// A busy machine may need the whole time before the rank begins to wait: then it gets more.
+			// On a busy machine the time may pass before the rank begins to wait. The test then allows more.
 			for limit := 100 * time.Millisecond; missing == nil && limit < testkit.Patience; limit *= 4 {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				_, err = Connect(ctx, testConfig(store.NewMemory(), tt.rank, 3))
@@ -75,8 +75,7 @@ func TestMissingErrorNamesAFew(t *testing.T) {
 	}
 }
 
-// One rank has another secret, run, attempt or size: it is refused and logged, the
-// others name it.
+// A rank with another secret, run, attempt or size is refused and logged, and the others name it.
 func TestStrangerRankIsRefused(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -91,7 +90,7 @@ func TestStrangerRankIsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it waits
-			// The others must meet before the time is over: where a busy machine is slower, they get more of it.
+			// The others must meet before the time is over. On a busy machine they get more time.
 			limit := 3 * time.Second
 			err := connectWithStranger(t, limit, tt.change, tt.logged)
 			for ; err != nil && limit < testkit.Patience; err = connectWithStranger(t, limit, tt.change, tt.logged) {
@@ -157,8 +156,8 @@ func dialPort(ctx context.Context, t *testing.T, dir Directory, to int) (net.Con
 	return conn, addr.String()
 }
 
-// A thousand connections that send rubbish, or nothing, do not disturb Connect, even where they are more than there is room for;
-// after it nothing listens any more, and what they cost is given back.
+// A thousand connections that send rubbish or nothing do not disturb Connect, even if they exceed the room for them. After Connect nothing
+// listens any more, and their descriptors are closed.
 func TestStrangersDoNotDisturb(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -182,7 +181,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 		var conn net.Conn
 		conn, addr = dialPort(ctx, t, dir, 0)
 		conns = append(conns, conn)
-		io.WriteString(conn, rubbish[i%len(rubbish)]) // fails where it is refused already
+		io.WriteString(conn, rubbish[i%len(rubbish)]) // fails if the connection has been refused already
 	}
 	errs := testkit.Each(2, func(i int) error { return connect(i + 1) })
 	if err := errors.Join(append(errs, <-first)...); err != nil {
@@ -204,7 +203,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
 }
 
-// brokenStore has a store that fails.
+// brokenStore is a store whose calls fail.
 type brokenStore struct {
 	store.Store
 	set, get error
@@ -242,8 +241,8 @@ func TestPublishedRubbishEndsConnect(t *testing.T) {
 	}
 }
 
-// Another process may have the port of a rank that died: whoever answers is
-// not believed, and asked again until ctx ends.
+// Another process may have got the port of a rank that died. A rank does not trust the process that answers, and tries again until ctx
+// ends.
 func TestImpostorAtAddressIsRejected(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// welcomeAt is how many bytes of the accepting rank come before its answer: those of package auth's handshake.
+// welcomeAt is the number of bytes that the accepting rank sends before its answer: those of package auth's handshake.
 const welcomeAt = len("ddpbatch") + 2 + 32 + 2 + helloSize + 1 + 32
 
-// resettingProxy is a Directory that sends whoever asks for rank 0 by a proxy, which resets some of its connections.
+// resettingProxy is a Directory that directs connections for rank 0 to a proxy, which resets some of them.
 type resettingProxy struct {
 	store.Store
 	via              net.Listener
 	serial           atomic.Int64
-	reset            func(serial int64) bool // which ones, from 0
-	loseConfirmation bool                    // not before, but after the dialing rank has received its welcome
+	reset            func(serial int64) bool // reports whether to reset a connection, by its number from 0
+	loseConfirmation bool                    // reset after, and not before, the dialing rank has received its welcome
 	tasks            sync.WaitGroup
 }
 
@@ -47,10 +47,10 @@ func (d *resettingProxy) serve() {
 	}
 }
 
-// plainWriter keeps io.Copy from splice(2), whose pipes stay open for a while.
+// plainWriter keeps io.Copy from using splice(2), whose pipes stay open for a while.
 type plainWriter struct{ io.Writer }
 
-// pass copies both ways, until either side ends or, if it is to reset, the answer is there.
+// pass copies both ways until either side ends. If reset is set, it stops when the answer has arrived.
 func (d *resettingProxy) pass(near *net.TCPConn, reset bool) {
 	value, _ := d.Store.Get(context.Background(), addressKey(0))
 	addr, _, _, _ := decodeAddressRecord(value)
@@ -72,7 +72,7 @@ func (d *resettingProxy) pass(near *net.TCPConn, reset bool) {
 	d.tasks.Go(func() {
 		defer end()
 		if reset && d.loseConfirmation {
-			io.CopyN(plainWriter{far}, near, int64(len("ddpbatch")+2+32+2+helloSize+32)) // but not the confirmation
+			io.CopyN(plainWriter{far}, near, int64(len("ddpbatch")+2+32+2+helloSize+32)) // without the confirmation
 			near.Read(make([]byte, 1))
 			return
 		}
@@ -91,8 +91,7 @@ func (d *resettingProxy) pass(near *net.TCPConn, reset bool) {
 	}
 }
 
-// A connection that is reset just when its rank has been let in does not make a start fail: the rank comes again, and is let in
-// again.
+// A start does not fail if a connection is reset just when its rank has been admitted: the rank connects again, and is admitted again.
 func TestResetAfterWelcomeIsTriedAgain(t *testing.T) {
 	only := func(serials ...int64) func(int64) bool {
 		return func(serial int64) bool { return slices.Contains(serials, serial) }
@@ -132,7 +131,7 @@ func TestResetAfterWelcomeIsTriedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, l := range links(fabrics[1], 0) {
-				sent, got := make([]byte, 2*cellBytes+1), make([]byte, 2*cellBytes+1) // on all three streams
+				sent, got := make([]byte, 2*cellBytes+1), make([]byte, 2*cellBytes+1) // enough for all three streams
 				wrote, read := 0, 0
 				testkit.Eventually(t, "bytes pass on "+name, func() bool {
 					n, err := l.Write(nil, sent[wrote:])

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// links are both links to a rank.
+// links returns both links to a rank.
 func links(f Fabric, to int) map[string]Link {
 	return map[string]Link{"control": f.Control(to), "data": f.Data(to)}
 }
@@ -29,8 +29,8 @@ func readN(t testing.TB, l Link, n int) []byte {
 	return buf
 }
 
-// Bytes come out in the order in which they went in, whatever the pieces, and even if they are more than the link holds. A read without
-// data and a write without room are not errors.
+// Bytes arrive in the order in which they were sent, in pieces of any size, even if they exceed what the link holds. A read without data
+// and a write without room are not errors.
 func TestLinkIsAStream(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
@@ -71,7 +71,7 @@ func TestLinkIsAStream(t *testing.T) {
 	})
 }
 
-// A link whose reader does not read takes no more at some point, but on a Network, and goes on afterwards.
+// A link whose other end does not read takes no more bytes at some point, except in a Network. It takes more after a read.
 func TestLinkFillsUp(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
@@ -100,7 +100,7 @@ func TestLinkFillsUp(t *testing.T) {
 			}
 			other, more, got := links(fabrics[1], 0)[name], block[:4], 0
 			testkit.Eventually(t, "all comes, and more", func() bool {
-				n, err := l.Write(nil, more) // which may first send the rest of what the link holds
+				n, err := l.Write(nil, more) // may first send the rest of what the link holds
 				more = more[n:]
 				k, readErr := other.Read(block)
 				if got += k; err != nil || readErr != nil {
@@ -112,8 +112,8 @@ func TestLinkFillsUp(t *testing.T) {
 	})
 }
 
-// The other side reads on both links what was written before the end, then io.EOF, and cannot write any more after that;
-// but memory does not show an end.
+// On both links the other side reads everything that was written before the end, and then io.EOF. Later writes fail. Shared memory does not
+// show the end.
 func TestLinkEndsAfterTheLastByte(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
@@ -131,7 +131,7 @@ func TestLinkEndsAfterTheLastByte(t *testing.T) {
 			taken[name] = n
 		}
 		closed := make(chan struct{})
-		go func() { // it may wait for what is read below
+		go func() { // Close may wait for the reads below
 			fabrics[0].Close()
 			close(closed)
 		}()
@@ -159,7 +159,7 @@ func TestLinkEndsAfterTheLastByte(t *testing.T) {
 	})
 }
 
-// Moving bytes allocates nothing.
+// Moving bytes does not allocate memory.
 func TestLinkDoesNotAllocate(t *testing.T) { // without the race detector
 	for _, name := range []string{"tcp", "streams", "shared", "ucx"} {
 		t.Run(name, func(t *testing.T) {

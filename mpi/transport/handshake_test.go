@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// By hand: eight numbers, big-endian, the nonce, then the handle.
+// The expected bytes were written by hand: eight big-endian numbers, the nonce, and the handle.
 func TestHelloHasItsBytesInOrder(t *testing.T) {
 	h := hello{
 		rank: 1, size: 0x01020304, local: 1, pid: 5, pipe: 0xfffffffe, stream: 6, streams: 7, try: 8,

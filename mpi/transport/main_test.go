@@ -37,7 +37,7 @@ func testConfig(dir Directory, rank, size int) Config {
 	}
 }
 
-// connectRanks connects size ranks; change, if not nil, adjusts the configuration of each.
+// connectRanks connects size ranks. change, if not nil, adjusts the configuration of each.
 func connectRanks(t testing.TB, size int, change func(*Config)) []*Sockets {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -61,10 +61,10 @@ func connectRanks(t testing.TB, size int, change func(*Config)) []*Sockets {
 	return fabrics
 }
 
-// share is a change for connectRanks.
+// share returns a change for connectRanks.
 func share(sharing Sharing) func(*Config) { return func(c *Config) { c.Sharing = sharing } }
 
-// kinds are the ways to join ranks that this package has.
+// kinds are this package's ways to join ranks.
 var kinds = map[string]func(t testing.TB, size int) []Fabric{
 	"in_process": func(t testing.TB, size int) []Fabric {
 		_, fabrics := newNetwork(t, size)
@@ -89,7 +89,8 @@ var kinds = map[string]func(t testing.TB, size int) []Fabric{
 	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(connectRanks(t, size, share(ShareAlways))) },
 }
 
-// letWork has UCX work until the test is over, where data goes by it: for tests that read and write, and neither look at Ready nor sleep.
+// letWork keeps UCX working until the test ends, if data goes by UCX. It is for tests that read and write, and neither call Ready nor
+// sleep.
 func letWork(t testing.TB, fabrics []Fabric) {
 	for _, f := range fabrics {
 		s, ok := f.(*Sockets)

@@ -31,7 +31,7 @@ func TestNetworkRefusesOtherRanks(t *testing.T) {
 	if n.Size() != 2 || fabrics[1].Rank() != 1 || fabrics[1].Size() != 2 {
 		t.Errorf("rank %d of %d, of %d", fabrics[1].Rank(), fabrics[1].Size(), n.Size())
 	}
-	for _, rank := range []int{-1, 2, 0} { // 0 is there already
+	for _, rank := range []int{-1, 2, 0} { // rank 0 exists already
 		if _, err := n.Fabric(rank); err == nil {
 			t.Errorf("there is a place for rank %d", rank)
 		}
@@ -74,7 +74,7 @@ func testDelay(t *testing.T, name string) {
 	}
 	n.Delay(delay)
 	write(t, l, "last words")
-	fabrics[0].Close() // the end comes after them
+	fabrics[0].Close() // the end arrives after them
 	if got := readN(t, other, 10); string(got) != "last words" {
 		t.Errorf("read %q", got)
 	}
@@ -83,7 +83,7 @@ func testDelay(t *testing.T, name string) {
 	}
 }
 
-// Data is lost on both links, which are otherwise independent.
+// Drop and Cut lose data on both links of a pair, which are otherwise independent.
 func TestNetworkLosesOnBothLinks(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	say := func(from, to int, text string) {
@@ -120,8 +120,8 @@ func TestNetworkLosesOnBothLinks(t *testing.T) {
 	}
 }
 
-// All see that a rank was killed. That a rank has closed is seen by those it has talked to on any link, and by whoever
-// looks. The rank itself can do nothing any more.
+// All ranks learn that a rank was killed. If a rank has closed, the ranks that it has talked to on any link learn of it, and so does a rank
+// that reads from a link to it. A rank that has ended cannot use its links any more.
 func TestNetworkReportsKilledAndClosedRanks(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")
@@ -165,7 +165,7 @@ func TestNetworkReportsKilledAndClosedRanks(t *testing.T) {
 	}
 }
 
-// A reader that is always a little behind does not make the memory between grow.
+// The buffer of a link does not grow if its reader is always a little behind.
 func TestNetworkDoesNotGrow(t *testing.T) {
 	_, fabrics := newNetwork(t, 2)
 	l, other := fabrics[0].Control(1), fabrics[1].Control(0)

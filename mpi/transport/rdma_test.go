@@ -36,8 +36,8 @@ func TestMisfitIsTheFirstRankThatCannot(t *testing.T) {
 	}
 }
 
-// If no rank has a card, that is logged as information; if a rank has one, as a warning. Both say which rank could not use UCX, and which
-// network carries the data.
+// If no rank has a card, the log says so at level INFO, and if a rank has one, at level WARN. Both messages name a rank that cannot use
+// UCX, and the network that carries the data.
 func TestTransportWithoutUCXIsReported(t *testing.T) {
 	none, down := offer{Why: "there is no device", NoDevice: true}, offer{Why: "mlx5_0:1 is not active (1: DOWN)"}
 	for name, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestTransportWithoutUCXIsReported(t *testing.T) {
 	}
 }
 
-// A world in which one rank cannot is an error on all of them, where they insist.
+// If the ranks insist on UCX and encryption, which exclude each other, all ranks get an error.
 func TestEncryptionIsNotByUCX(t *testing.T) {
 	errs := connectAnyhow(t, 3, func(c *Config) { c.Sharing, c.UCX, c.Encrypt = ShareNever, UCXAlways, true })
 	for rank, err := range errs {
@@ -75,7 +75,7 @@ func TestEncryptionIsNotByUCX(t *testing.T) {
 	}
 }
 
-// Handshakes of ranks that differ in it fail (TestEncryptDiffers).
+// Ranks that differ in UCX have different bindings, so their handshakes fail (TestEncryptDiffers).
 func TestRanksThatDifferInUCXAreRefused(t *testing.T) {
 	seen := map[string]UCX{}
 	for _, u := range []UCX{UCXWhereItWorks, UCXNever, UCXAlways} {
@@ -87,7 +87,7 @@ func TestRanksThatDifferInUCXAreRefused(t *testing.T) {
 	}
 }
 
-// connectAnyhow is connectRanks for those that may fail.
+// connectAnyhow is connectRanks for ranks that may fail.
 func connectAnyhow(t *testing.T, size int, change func(*Config)) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -104,7 +104,7 @@ func connectAnyhow(t *testing.T, size int, change func(*Config)) []error {
 	})
 }
 
-// Every rank gets the words of all others, whatever their lengths.
+// Every rank gets the words of all other ranks, whatever their lengths.
 func TestExchangeGivesTheWordsOfAll(t *testing.T) {
 	const size = 4
 	connectors := make([]*connector, size)
@@ -152,7 +152,7 @@ func TestExchangeGivesTheWordsOfAll(t *testing.T) {
 	}
 }
 
-// A rank that ends before it has said its word, or its context's end, ends an exchange.
+// An exchange ends if its context ends, or if a rank ends before it has sent its word.
 func TestExchangeEndsWithItsContext(t *testing.T) {
 	connectors := make([]*connector, 2)
 	dir := store.NewMemory()
@@ -185,7 +185,7 @@ func TestExchangeEndsWithItsContext(t *testing.T) {
 		}
 	})
 	connectors[0].closeAll()
-	_, err := connectors[1].exchange(t.Context(), nil) // rank 0 may have said this word
+	_, err := connectors[1].exchange(t.Context(), nil) // rank 0 may have sent this word
 	if err == nil {
 		_, err = connectors[1].exchange(t.Context(), nil)
 	}
@@ -195,7 +195,7 @@ func TestExchangeEndsWithItsContext(t *testing.T) {
 	connectors[1].closeAll()
 }
 
-// Memory of Alloc and Register is what links send from: without UCX there is none.
+// Only UCX has memory of its own for Alloc and Register, from which its links send.
 func TestOnlyUCXHasMemoryOfItsOwn(t *testing.T) {
 	var none *Sockets
 	for name, s := range map[string]*Sockets{"no sockets": none, "tcp": connectRanks(t, 2, share(ShareNever))[0]} {

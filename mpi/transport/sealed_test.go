@@ -16,7 +16,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// dialledPair is the two ends of a connection.
+// dialledPair returns the two ends of a connection.
 func dialledPair(t testing.TB) (dialled, accepted *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,7 @@ func dialledPair(t testing.TB) (dialled, accepted *net.TCPConn) {
 	return near.(*net.TCPConn), far.(*net.TCPConn)
 }
 
-// sealedLinkOver is one side's link over a connection.
+// sealedLinkOver returns one side's link over a connection.
 func sealedLinkOver(t testing.TB, conn *net.TCPConn, dialled bool) *sealedLink {
 	t.Helper()
 	tcp, err := takeOver(conn)
@@ -47,7 +47,7 @@ func sealedLinkOver(t testing.TB, conn *net.TCPConn, dialled bool) *sealedLink {
 	return newSealedLink(tcp, newSealing(testSecret, []byte("a"), []byte("b"), dialled), controlRecord)
 }
 
-// In pieces of all sizes, through sockets that at first nobody reads.
+// A sealed link moves bytes in pieces of all sizes, even through sockets that are not read at first.
 func TestSealedLinkMovesBytesBothWays(t *testing.T) {
 	near, far := dialledPair(t)
 	a, b := sealedLinkOver(t, near, true), sealedLinkOver(t, far, false)
@@ -59,7 +59,7 @@ func TestSealedLinkMovesBytesBothWays(t *testing.T) {
 		filled := false
 		buf := make([]byte, 70_000)
 		pick := rand.New(random)
-		for rest := sent; len(got) < len(sent); { // rest ends with the byte that is held
+		for rest := sent; len(got) < len(sent); { // rest ends with the byte that the link holds
 			head := rest[:min(len(rest), pick.IntN(40))]
 			body := rest[len(head):min(len(rest), len(head)+pick.IntN(60_000))]
 			n, err := way[0].Write(head, body)
@@ -85,7 +85,7 @@ func TestSealedLinkMovesBytesBothWays(t *testing.T) {
 	}
 }
 
-// TestSealedLinkReportsItsEnd reads the end of a link between two records, and within one.
+// TestSealedLinkReportsItsEnd ends a connection between two records and within one, and checks the error of the link.
 func TestSealedLinkReportsItsEnd(t *testing.T) {
 	for cut, want := range map[int]error{0: io.EOF, 1: io.ErrUnexpectedEOF, 10: io.ErrUnexpectedEOF} {
 		near, far := dialledPair(t)
@@ -107,7 +107,7 @@ func TestSealedLinkReportsItsEnd(t *testing.T) {
 	}
 }
 
-// readUntil reads what comes until there is an error.
+// readUntil reads until the link returns an error.
 func readUntil(t testing.TB, l *sealedLink) (got []byte, err error) {
 	t.Helper()
 	testkit.Eventually(t, "the link fails", func() bool {
@@ -120,11 +120,12 @@ func readUntil(t testing.TB, l *sealedLink) (got []byte, err error) {
 	return got, err
 }
 
-// TestRelayBetweenRanks has somebody on the way change, repeat, leave out, swap and send back what a rank wrote: nothing of that is read.
+// TestRelayBetweenRanks has an attacker on the way change, repeat, drop, swap and send back what a rank wrote. The link returns none of
+// that data.
 func TestRelayBetweenRanks(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(records [][]byte, other []byte) [][]byte
-		want   string // what is read before the fault
+		want   string // what is read before the error
 	}{
 		"a bit":          {func(r [][]byte, _ []byte) [][]byte { r[1][recordHead] ^= 1; return r }, "one"},
 		"the tag":        {func(r [][]byte, _ []byte) [][]byte { r[1][len(r[1])-1] ^= 1; return r }, "one"},
@@ -174,7 +175,8 @@ func TestRelayBetweenRanks(t *testing.T) {
 	}
 }
 
-// TestTicketIsNeeded: the key of a connection follows from the run's secret and from the ticket that the accepting rank has published.
+// TestTicketIsNeeded checks that the key of a connection depends on the run's secret and on the ticket that the accepting rank has
+// published.
 func TestTicketIsNeeded(t *testing.T) {
 	cfg := testConfig(nil, 0, 2)
 	ticket := testSecret.Derive("ticket")
@@ -196,13 +198,13 @@ func TestTicketIsNeeded(t *testing.T) {
 	<-done
 }
 
-// TestControlIsEncrypted looks at what comes on the control link of a rank, before that is opened.
+// TestControlIsEncrypted checks the bytes that arrive on the control link of a rank before they are decrypted.
 func TestControlIsEncrypted(t *testing.T) {
 	fabrics := connectRanks(t, 2, share(ShareNever))
 	checkEncrypted(t, fabrics[0].Control(1), fabrics[1].control[0])
 }
 
-// TestDataIsEncrypted does so with the data link of ranks that are to encrypt it.
+// TestDataIsEncrypted checks those of the data link of ranks that encrypt it.
 func TestDataIsEncrypted(t *testing.T) {
 	for _, streams := range []int{1, 2} {
 		fabrics := connectRanks(t, 2, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, streams })
@@ -214,7 +216,7 @@ func TestDataIsEncrypted(t *testing.T) {
 	}
 }
 
-// checkEncrypted writes a text, and looks at what arrives before it is opened.
+// checkEncrypted writes a text, and checks the bytes that arrive before they are decrypted.
 func checkEncrypted(t *testing.T, from Link, to *sealedLink) {
 	t.Helper()
 	const text = "a word between ranks"
@@ -237,7 +239,7 @@ func checkEncrypted(t *testing.T, from Link, to *sealedLink) {
 	})
 }
 
-// TestEncryptDiffers: a rank refuses another that knows secret and ticket, but differs from it in whether data is encrypted.
+// TestEncryptDiffers checks that a rank refuses another that knows the secret and the ticket, but differs in whether data is encrypted.
 func TestEncryptDiffers(t *testing.T) {
 	for _, encrypts := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -273,7 +275,7 @@ func TestEncryptDiffers(t *testing.T) {
 	}
 }
 
-// BenchmarkSealedLink is a small frame, there and back, and the same without a seal.
+// BenchmarkSealedLink sends a small frame there and back, with and without a seal.
 func BenchmarkSealedLink(b *testing.B) {
 	near, far := dialledPair(b)
 	l, m := sealedLinkOver(b, near, true), sealedLinkOver(b, far, false)

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Which ranks share memory: pairs that both want to, or one of them must.
+// A pair shares memory if both ranks allow it, whether or not one of them requires it.
 func TestPairsShareMemoryWhereBothMay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -47,7 +47,7 @@ func isShared(l Link) bool {
 	return ok
 }
 
-// A rank that must share memory says so where the other does not, at once, and leaves nothing behind.
+// If one rank must share memory and the other does not, the pair fails at once, and leaves no descriptors open.
 func TestSharingThatCannotBeFailsAtOnce(t *testing.T) {
 	for name, ranks := range map[string][2]Sharing{
 		"lower_always":  {ShareAlways, ShareNever},
@@ -72,7 +72,7 @@ func TestSharingThatCannotBeFailsAtOnce(t *testing.T) {
 				}()
 			}
 			var err error
-			testkit.Within(t, testkit.Patience, func() { err = <-errs[1] }) // it has dialed, and is refused
+			testkit.Within(t, testkit.Patience, func() { err = <-errs[1] }) // rank 1 has dialed, and is refused
 			if !errors.Is(err, errNoSharing) {
 				t.Errorf("rank 1 got %v", err)
 			}
@@ -85,7 +85,7 @@ func TestSharingThatCannotBeFailsAtOnce(t *testing.T) {
 	}
 }
 
-// Invalid offers of memory and of a wake pipe are detected: the pair uses TCP then.
+// Invalid offers of memory and of a wake pipe are detected, and the pair then uses TCP.
 func TestHostileMemoryOffersAreRefused(t *testing.T) {
 	p, err := newPairMemory()
 	if err != nil {
@@ -185,7 +185,7 @@ func TestHostileMemoryOffersAreRefused(t *testing.T) {
 	}
 }
 
-// A rank that offers memory and then does not want it, or goes silent, costs nothing that stays.
+// A rank that offers memory and then withdraws the offer, sends rubbish or hangs up leaves nothing open.
 func TestWithdrawnMemoryOfferCostsNothing(t *testing.T) {
 	for name, finish := range map[string]func(conn *sealedConn, stream func()){
 		"no":      func(conn *sealedConn, stream func()) { conn.keys.sendByte(conn, useNoMemory); stream() },
@@ -249,7 +249,7 @@ func TestWithdrawnMemoryOfferCostsNothing(t *testing.T) {
 	}
 }
 
-// A process that scribbles over the memory it shares gets an error for it, and harms nobody: neither a crash nor a hang.
+// If a process overwrites the memory that it shares, the other rank gets an error, and neither crashes nor hangs.
 func TestScribbledMemoryIsAnError(t *testing.T) {
 	for _, fill := range []byte{0xff, 0x7f, 0x01} {
 		fabrics := connectRanks(t, 2, share(ShareAlways))
@@ -270,7 +270,7 @@ func TestScribbledMemoryIsAnError(t *testing.T) {
 	}
 }
 
-// The memory and the wake pipe of a rank that has gone can still be used: they say nothing, and harm nobody.
+// The memory and the wake pipe of a rank that has gone can still be used without harm.
 func TestMemoryOfALostRankDoesNoHarm(t *testing.T) {
 	fabrics := connectRanks(t, 2, share(ShareAlways))
 	write(t, fabrics[1].Data(0), "last words")

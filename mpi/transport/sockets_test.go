@@ -30,7 +30,7 @@ func expectWoken(t testing.TB, done chan struct{}) {
 	testkit.Within(t, testkit.Patience, func() { <-done })
 }
 
-// clearReady consumes all announcements, so that the next Sleep sleeps.
+// clearReady consumes all announcements, so that the next Sleep blocks.
 func clearReady(t testing.TB, f Fabric) {
 	t.Helper()
 	f.Ready(nil)
@@ -77,7 +77,7 @@ func TestReadyReportsEachLinkOnce(t *testing.T) {
 	})
 }
 
-// Room on a link that had none is news, too, and is returned once for many streams.
+// If a full link has room again, Ready returns it, and only once even if it has many streams.
 func TestReadyReportsRoomToWrite(t *testing.T) {
 	for _, kind := range []string{"tcp", "streams"} {
 		for _, name := range []string{"control", "data"} {
@@ -91,7 +91,7 @@ func TestReadyReportsRoomToWrite(t *testing.T) {
 				})
 				clearReady(t, fabrics[0])
 				done := startSleep(fabrics[0])
-				readN(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
+				readN(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may still be here
 				expectWoken(t, done)
 				links, want := fabrics[0].Ready(nil), LinkID{Rank: 1, Data: name == "data"}
 				if !slices.Equal(links, []LinkID{want}) {
@@ -102,14 +102,14 @@ func TestReadyReportsRoomToWrite(t *testing.T) {
 	}
 }
 
-// A neighbor that writes without end does not hold the rank.
+// A neighbor that writes endlessly does not hold up the rank.
 func TestEmptyingIsBounded(t *testing.T) {
 	b, err := newWakePipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.close()
-	size, err := unix.FcntlInt(uintptr(b.write), unix.F_SETPIPE_SZ, 4*pipeCapacity) // any process that has it open may
+	size, err := unix.FcntlInt(uintptr(b.write), unix.F_SETPIPE_SZ, 4*pipeCapacity) // any process that has it open can do this
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestWakeEndsASleep(t *testing.T) {
 	})
 }
 
-// Shared memory wakes only those that are armed: by what is put there, by room, and by another rank.
+// Shared memory wakes only a rank that is armed: if data or room is available, or if another rank wakes it.
 func TestMemoryWakesOnlyTheArmed(t *testing.T) {
 	for name, wake := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
@@ -192,8 +192,8 @@ func TestArmedRankIsWokenByRoom(t *testing.T) {
 	expectWoken(t, done)
 }
 
-// Whoever polls while another goroutine sleeps does not take the byte from it: who woke the rank has disarmed it, and will not
-// wake it again.
+// A goroutine that polls while another sleeps does not take the wake-up from the sleeper: the rank that sent it has disarmed the sleeper,
+// and will not send another.
 func TestWakeupIsTheSleepers(t *testing.T) {
 	fabrics := kinds["shared"](t, 2)
 	f := fabrics[0]
@@ -209,12 +209,12 @@ func TestWakeupIsTheSleepers(t *testing.T) {
 	}
 }
 
-// Two ranks pass bytes to each other, and sleep between, for times around those that it takes to be woken.
+// Two ranks pass bytes to each other and sleep in between, for times around that which a wake-up takes.
 func TestNoWakeupIsLost(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
 		const exchanges = 2000
-		testkit.Within(t, 4*testkit.Patience, func() { // a wake-up that is lost is so for ever
+		testkit.Within(t, 4*testkit.Patience, func() { // a lost wake-up never comes
 			testkit.Each(2, func(rank int) error {
 				f, l := fabrics[rank], fabrics[rank].Data(1-rank)
 				rng := rand.New(rand.NewPCG(1, uint64(rank)))
@@ -249,7 +249,7 @@ func TestCloseTwiceIsHarmless(t *testing.T) {
 		t.Fatal(err)
 	}
 	between := openFiles(t)
-	b, err := newWakePipe() // may get the numbers that were just given back
+	b, err := newWakePipe() // may get the numbers that were just closed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +267,8 @@ func TestCloseTwiceIsHarmless(t *testing.T) {
 	}
 }
 
-// Closing waits for what was written to arrive, but not at a rank that has gone. What else the machine does may hold up some tries, and
-// hardly all.
+// Close waits until everything that was written has arrived, but not if the peer has gone. Other work on the machine may delay some tries,
+// but hardly all.
 func TestCloseDoesNotWaitForLostPeers(t *testing.T) {
 	var took []time.Duration
 	for range 20 {

@@ -21,7 +21,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// tcpPair is both ends of a TCP connection.
+// tcpPair returns both ends of a TCP connection.
 func tcpPair(t testing.TB) (a, b *tcpLink) {
 	t.Helper()
 	near, far := dialledPair(t)
@@ -45,7 +45,7 @@ func tcpPair(t testing.TB) (a, b *tcpLink) {
 	return links[0], links[1]
 }
 
-// shut closes a connection before its time; linger 0 resets it (socket(7)).
+// shut closes a connection early. With reset it sets a linger time of 0, which resets the connection (socket(7)).
 func shut(t testing.TB, l *tcpLink, reset bool) {
 	t.Helper()
 	if reset {
@@ -68,7 +68,7 @@ func stripedPair(t testing.TB, streams, cell int) (a, b *stripedLink) {
 	return newStripedLink(near, cell), newStripedLink(far, cell)
 }
 
-// numbered is n bytes of which no two near each other are alike in their neighborhood.
+// numbered returns n random bytes, so that bytes in a wrong place are noticed.
 func numbered(n int) []byte {
 	out := make([]byte, n)
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -78,7 +78,7 @@ func numbered(n int) []byte {
 	return out
 }
 
-// Whatever the pieces in which bytes are written and read, they come out in their order, both ways at once.
+// Bytes arrive in their order, whatever the pieces in which they are written and read, in both directions at once.
 func TestStripedLinkKeepsTheOrder(t *testing.T) {
 	seed := rand.Uint64()
 	for _, streams := range []int{2, 3, 4, 16} {
@@ -116,7 +116,7 @@ func TestStripedLinkKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// By hand: 3 streams, cells of 4.
+// The expected streams, of 3 with cells of 4 bytes, were worked out by hand.
 func TestStripedLinkDealsCellsOut(t *testing.T) {
 	a, b := stripedPair(t, 3, 4)
 	if n, err := a.Write([]byte("abcdef"), []byte("ghijklmnopqrst")); n != 20 || err != nil {
@@ -129,7 +129,7 @@ func TestStripedLinkDealsCellsOut(t *testing.T) {
 	}
 }
 
-// An end at any point is returned after the last byte before it, and by every later read; so is a reset.
+// The end of a link, at any point, is returned after the last byte before it, and by every later read. The same holds for a reset.
 func TestStripedLinkReportsItsEnd(t *testing.T) {
 	const streams, cell = 3, 4
 	for sent := range 3 * streams * cell {
@@ -140,7 +140,7 @@ func TestStripedLinkReportsItsEnd(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			last := a.out.stream
-			if reset { // it may overtake what was sent, so that only the others are sure to arrive
+			if reset { // a reset may overtake data that was sent, so only the data of the other streams is sure to arrive
 				readBoth(t, b, text)
 			}
 			for i, l := range a.streams {
@@ -174,7 +174,7 @@ func readBoth(t testing.TB, l Link, want []byte) {
 	}
 }
 
-// Of a stream that is reset while others go on, what comes before its turn is still read, and then the reset.
+// If a stream is reset while the others go on, the bytes before its turn are still read, and then the reset.
 func TestStripedLinkReadsBeforeAReset(t *testing.T) {
 	const cell = 4
 	a, b := stripedPair(t, 3, cell)
@@ -213,7 +213,7 @@ func TestStripedLinkReportsAnErrorAfterItsBytes(t *testing.T) {
 	}
 }
 
-// A link that takes no more goes on where it was once it has been read.
+// A link that is full continues at the right place after it has been read.
 func TestFullStripedLinkGoesOnWhereItWas(t *testing.T) {
 	const cell = 1 << 10
 	a, b := stripedPair(t, 2, cell)
@@ -236,7 +236,7 @@ func TestFullStripedLinkGoesOnWhereItWas(t *testing.T) {
 // flowVariable makes this binary one of the two processes of a flow: "RANK STREAMS BYTES RATE DIRECTORY".
 const flowVariable = "DDPBATCH_TEST_FLOW"
 
-// netAddress is that of a rank between two namespaces, from a block for documentation (RFC 5737).
+// netAddress returns the address of a rank between two namespaces, from a block for documentation (RFC 5737).
 func netAddress(rank int) string { return fmt.Sprintf("192.0.2.%d", rank+1) }
 
 const flowDevice = "flow0"
@@ -275,17 +275,17 @@ func run(t testing.TB, name string, args ...string) {
 	}
 }
 
-// flow sends bytes from rank 1 to rank 0 by so many streams, each of which gets no more than rate, as tc(8) writes it, and
-// returns the bytes per second.
+// flow sends bytes from rank 1 to rank 0 over the given number of streams, each limited to rate, as tc(8) writes it. It returns the bytes
+// per second.
 func flow(t testing.TB, names [2]string, streams, size int, rate string) float64 {
 	t.Helper()
 	dir := t.TempDir()
-	exec.Command("ip", "netns", "exec", names[1], "tc", "qdisc", "del", "dev", flowDevice, "root").Run() // of the flow before
+	exec.Command("ip", "netns", "exec", names[1], "tc", "qdisc", "del", "dev", flowDevice, "root").Run() // of the previous flow
 	run(t, "ip", "netns", "exec", names[1], "tc", "qdisc", "add", "dev", flowDevice, "root", "handle", "1:", "htb")
 	var out [2]bytes.Buffer
 	errs := testkit.Each(2, func(rank int) error {
 		cmd := exec.Command("ip", "netns", "exec", names[rank], os.Args[0])
-		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", // else the race detector takes a second to end
+		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", // otherwise the race detector takes a second to end
 			fmt.Sprintf("%s=%d %d %d %s %s", flowVariable, rank, streams, size, rate, dir))
 		cmd.Stdout, cmd.Stderr = &out[rank], &out[rank]
 		return cmd.Run()
@@ -297,7 +297,7 @@ func flow(t testing.TB, names [2]string, streams, size int, rate string) float64
 	return float64(size) / took.Seconds()
 }
 
-// flowProcess is one of the two.
+// flowProcess is one of the two processes of a flow.
 func flowProcess(words string) error {
 	var rank, streams, size int
 	var rate, dir string
@@ -369,7 +369,7 @@ func limit(f *Sockets, rate string) error {
 	return nil
 }
 
-// folder is a Directory of files.
+// folder is a Directory that keeps its values in files.
 type folder string
 
 func (d folder) path(key string) string { return filepath.Join(string(d), filepath.Base(key)) }
@@ -403,7 +403,7 @@ func TestStreamsAddUp(t *testing.T) {
 	const size, rate = 8 << 20, "200mbit" // 25 MB/s
 	names := namespaces(t)
 	one, four := flow(t, names, 1, size, rate), 0.0
-	for try := 0; try < 5 && four < 2.5*one; try++ { // what else the machine does only slows them down
+	for try := 0; try < 5 && four < 2.5*one; try++ { // other work on the machine can only slow them down
 		four = max(four, flow(t, names, 4, 4*size, rate))
 	}
 	t.Logf("1 stream: %.0f MB/s, 4 streams: %.0f MB/s, where each gets %s", one/1e6, four/1e6, rate)

@@ -52,7 +52,7 @@ func mortalProcess() error {
 	}
 }
 
-// startMortal starts such a process, and links w to it.
+// startMortal starts a mortalProcess, and links w to it.
 func startMortal(t *testing.T, w *Worker) (*exec.Cmd, *Link) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -91,8 +91,8 @@ func startMortal(t *testing.T, w *Worker) (*exec.Cmd, *Link) {
 	return cmd, l
 }
 
-// UCX also detects a killed rank by itself, after its control link has ended, even if nothing is sent to it. That is an error
-// of this link only, and does not harm the other ranks: an endpoint without a callback would end the process.
+// UCX also detects a killed rank by itself, after its control link has ended, even if nothing is sent to it. That is an error of this link
+// only, and does not harm the other ranks. An endpoint without a callback would end the process.
 func TestSurvivorsOutliveAKilledRank(t *testing.T) {
 	t.Setenv("UCX_KEEPALIVE_INTERVAL", "1s")
 	links := world(t, 2)
@@ -106,7 +106,7 @@ func TestSurvivorsOutliveAKilledRank(t *testing.T) {
 		}
 		n += k
 	}
-	if _, err := dying.Write(nil, []byte("hello")); err != nil { // connects
+	if _, err := dying.Write(nil, []byte("hello")); err != nil { // makes the connection
 		t.Fatal(err)
 	}
 	cmd.Process.Kill()
@@ -125,7 +125,7 @@ func TestSurvivorsOutliveAKilledRank(t *testing.T) {
 	exchange(t, b, a, make([]byte, len(words)), words)
 }
 
-// A message that cannot arrive completely any more does not keep its link from ending.
+// A message that can no longer arrive completely does not keep its link from ending.
 func TestHalfAMessageIsNotAwaitedFromAKilledRank(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)
@@ -133,7 +133,7 @@ func TestHalfAMessageIsNotAwaitedFromAKilledRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.CloseLinks(time.Second) }) // what is on its way keeps the worker
+	t.Cleanup(func() { w.CloseLinks(time.Second) }) // data under way keeps the worker
 	cmd, dying := startMortal(t, w)
 	testkit.Eventually(t, "the message is announced", func() bool {
 		w.Ready(nil)

@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// card describes a card with one port for sysfs.
+// card describes a card with one port in sysfs.
 type card struct {
 	name, node, driver, kind, layer, state, rate string
 }
@@ -20,7 +20,7 @@ func edr(name, node string) card {
 	return card{name, node, "mlx5_core", "1: CA", "InfiniBand", "4: ACTIVE", "100 Gb/sec (4X EDR)"}
 }
 
-// machine is a machine with two NUMA nodes of eight cores, every second core in each, as sysfs shows it.
+// machine returns the sysfs of a machine with two NUMA nodes of eight cores each. The cores alternate between the nodes.
 func machine(cards ...card) fs.FS {
 	root := fstest.MapFS{}
 	for core := range 16 {
@@ -49,7 +49,7 @@ func TestActivePortsAreDevices(t *testing.T) {
 	slingshot["sys/class/cxi/cxi0/device/properties/link_state"] = &fstest.MapFile{}
 	for name, c := range map[string]struct {
 		root fs.FS
-		want string // names, or what the error says
+		want string // names, or part of the error
 	}{
 		"two":             {machine(edr("mlx5_0", "0"), edr("mlx5_1", "1")), "mlx5_0:1,mlx5_1:1"},
 		"one of two":      {machine(edr("mlx5_0", "0"), down), "mlx5_0:1"},

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit/ucxhost"
 )
 
-// libraryVariable makes a test a process that loads the libucp of a folder and prints the result.
+// libraryVariable makes a test a process that loads the libucp of a folder and prints the error.
 const libraryVariable = "DDPBATCH_TEST_UCX_LIBRARY"
 
 func TestUnfitLibrariesAreRefused(t *testing.T) {

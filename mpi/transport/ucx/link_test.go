@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testPatience is how long a test waits for what must come.
+// testPatience is how long a test waits for what must happen.
 const testPatience = 30 * time.Second
 
-// world makes workers in this process, and the links between them: [from][to].
+// world makes workers in this process, and returns the links between them: [from][to].
 func world(t testing.TB, size int) [][]*Link {
 	t.Helper()
 	_, _, err := Library()
@@ -79,7 +79,7 @@ func world(t testing.TB, size int) [][]*Link {
 	return links
 }
 
-// pair is the two links of a world of two.
+// pair returns the two links of a world of two.
 func pair(t testing.TB) (a, b *Link) {
 	t.Helper()
 	links := world(t, 2)
@@ -111,7 +111,7 @@ func exchange(t *testing.T, from, to *Link, dst, src []byte) {
 	}
 }
 
-// alloc is memory of a link's worker.
+// alloc returns memory of a link's worker.
 func alloc(t *testing.T, l *Link, n int) []byte {
 	t.Helper()
 	b, err := l.worker.Alloc(n)
@@ -150,7 +150,7 @@ func TestBytesArriveAsSent(t *testing.T) {
 	}
 }
 
-// A link whose other end does not read takes a bounded number of bytes.
+// A link whose other end does not read takes a limited number of bytes.
 func TestUnreadBytesAreBounded(t *testing.T) {
 	a, b := pair(t)
 	src := make([]byte, 4*window)
@@ -201,8 +201,8 @@ func TestEndOfPeerIsReadBehindWhatItSent(t *testing.T) {
 	}
 }
 
-// The first message of a pair waits in UCX until that has connected. Closing right after it waits, too, although the other rank computes,
-// and lets UCX make progress only now and then.
+// The first message of a pair waits in UCX until the pair is connected. A close right after the write waits for that, too, even if the
+// other rank computes and lets UCX make progress only from time to time.
 func TestFirstMessageIsDeliveredBeforeTheClose(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)
@@ -241,7 +241,7 @@ func TestFirstMessageIsDeliveredBeforeTheClose(t *testing.T) {
 	workers[0].Destroy()
 }
 
-// UCX would handle this signal itself once it is loaded, and Go would not get it any more.
+// Signals still reach Go. Once loaded, UCX would otherwise handle such a signal itself.
 func TestSignalsStayGos(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)
@@ -285,7 +285,7 @@ func must(t *testing.T, errs []error) {
 	}
 }
 
-// BenchmarkRoundTrip has links in one process send a message there and one back, in turns.
+// BenchmarkRoundTrip sends a message there and one back, in turns, between two workers in one process.
 func BenchmarkRoundTrip(b *testing.B) {
 	here, there := pair(b)
 	buf := make([]byte, 8)

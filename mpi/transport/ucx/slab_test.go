@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitVariable makes this test a process that may lock 64 KiB, of a user for whom the limit holds.
+// limitVariable makes this test a process that may lock 64 KiB of memory, with a user to whom that limit applies.
 const limitVariable = "DDPBATCH_TEST_UCX_LIMIT"
 
 func TestLimitOnLockedMemoryIsReported(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 	"ddpbatch/internal/testkit/ucxhost"
 )
 
-// cacheVariable has a process of this test leave UCX its registration cache.
+// cacheVariable makes this test a process in which UCX uses its registration cache.
 const cacheVariable = "DDPBATCH_TEST_UCX_CACHE"
 
-// Messages contain the bytes that are in memory when they are sent: in memory of Alloc, and even in Go's, which gives it back to the
-// system between two messages and gets other pages at the same addresses. With UCX's registration cache they would not: this can
-// fail.
+// A message contains the bytes that are in memory when it is sent. That holds for Alloc's memory, and even for Go's, which returns memory
+// to the system between two messages and gets other pages at the same addresses. With UCX's registration cache some messages have old
+// bytes, which shows that the test can fail.
 func TestOldBytesAreNotSent(t *testing.T) {
 	needDevice(t)
 	if os.Getenv(cacheVariable) != "" {
@@ -32,7 +32,7 @@ func TestOldBytesAreNotSent(t *testing.T) {
 		t.Errorf("%d of %d messages from Go's memory had other bytes", n, oldRounds)
 	}
 	if os.Getenv(cacheVariable) != "" || !strings.Contains(os.Getenv("UCX_TLS"), "rc") {
-		return // ud copies all that it sends
+		return // ud copies everything that it sends
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), cacheVariable+"=1")
@@ -45,7 +45,7 @@ func TestOldBytesAreNotSent(t *testing.T) {
 	t.Logf("with UCX's cache %d of %d messages were wrong", n, oldRounds)
 }
 
-// turnOnCache must be called before Open, in which UCX reads its variables.
+// turnOnCache turns UCX's registration cache on. It must be called before Open, in which UCX reads its variables.
 func turnOnCache(t *testing.T) {
 	t.Helper()
 	lib, err := loadOnce()
@@ -61,7 +61,7 @@ func turnOnCache(t *testing.T) {
 
 const oldRounds = 12
 
-// oldMessages counts the messages of several that arrived with other bytes than they were sent with.
+// oldMessages counts the messages that arrived with other bytes than they were sent with.
 func oldMessages(t *testing.T, fromAlloc bool) (wrong int) {
 	a, b := pair(t)
 	const size = 8 << 20
@@ -73,7 +73,7 @@ func oldMessages(t *testing.T, fromAlloc bool) (wrong int) {
 	for round := range oldRounds {
 		if !fromAlloc {
 			memory = make([]byte, size)
-			a.worker.slab.add(regionOf(memory)) // the link takes it for registered; UCX registers it for each message
+			a.worker.slab.add(regionOf(memory)) // the link takes it for registered, and UCX registers it for each message
 		}
 		for i := range memory {
 			memory[i] = byte(i*7 + round*31)
@@ -91,7 +91,7 @@ func oldMessages(t *testing.T, fromAlloc bool) (wrong int) {
 	return wrong
 }
 
-// forget is for memory that is not registered.
+// forget removes memory, which UCX has not registered, from the worker's slab.
 func (w *Worker) forget(memory []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
