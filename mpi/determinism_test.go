@@ -237,8 +237,7 @@ func determinedLong(ctx context.Context, c *Comm, own, want []float32) error {
 	return nil
 }
 
-// The bits depend neither on the transport nor on which rank of the world stands where in a group, if the group's ranks have the same
-// inputs.
+// The bits depend neither on the transport nor on the order of the ranks in a group, if the ranks of the group have the same inputs.
 func TestDeterminismAcrossWorlds(t *testing.T) { // without the race detector
 	const size, n = 6, 3001
 	seed := rand.Uint64()

@@ -338,7 +338,7 @@ func TestHugeBuffersArrive(t *testing.T) {
 	}
 }
 
-// Too few counts are an error on every rank, also if there are none for a rank.
+// Too few counts are an error on every rank, also on a rank that has no count.
 func TestTooFewCountsAreAnErrorOnEveryRank(t *testing.T) {
 	for _, over := range transports {
 		w := newWorldOn(t, over, 2, nil)

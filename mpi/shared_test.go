@@ -54,7 +54,7 @@ func TestAlloc(t *testing.T) {
 	})
 }
 
-// The bits do not depend on where buffers lie: in Alloc's memory, at any place, or elsewhere, and not in the same place on all ranks.
+// The bits do not depend on where buffers lie: at any place in Alloc's memory or elsewhere, and differently on each rank.
 func TestBitsDoNotDependOnAlloc(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -173,7 +173,8 @@ func simpleReduce[T float32 | float64 | int32 | int64 | uint64 | complex128](ctx
 		reducedTogether(ctx, c, Sum, [2]T{of(rank + 1), of((rank + 1) * (rank + 1))},
 			[2]T{of(size * (size + 1) / 2), of(size * (size + 1) * (2*size + 1) / 6)}),
 		reducedTogether(ctx, c, Product, [2]T{of(rank + 1), of(rank + 2)}, [2]T{of(factorial(size)), of(factorial(size + 1))}),
-		// In torch, each rank has two inputs. All of them make W(2W-1) and (2W)!. Here each of two buffers reduces half of them.
+		// In torch, each rank has two inputs. The sum of all inputs is W(2W-1), and their product (2W)!. Here each of two buffers reduces
+		// half of them.
 		reducedTogether(ctx, c, Sum, [2]T{of(2 * rank), of(2*rank + 1)}, [2]T{of(size * (size - 1)), of(size * size)}),
 		reducedTogether(ctx, c, Product, [2]T{of(2*rank + 1), of(2*rank + 2)}, [2]T{of(oddFactorial(size)), of(factorial(size) << size)}),
 	}

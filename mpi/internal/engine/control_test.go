@@ -235,7 +235,7 @@ func TestDeathOvertakesAPayload(t *testing.T) {
 	})
 }
 
-// A rank whose payload nobody receives answers the question what it does, so it is not reported as stopped.
+// A rank whose payload is not received still answers queries about its state, so it is not reported as stopped.
 func TestStatusOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, func(rank int, o *Options) {

@@ -239,7 +239,7 @@ func earlyMessages(e *Engine) int {
 	return n
 }
 
-// In steady state a message causes no allocation, whether it is received at once or early.
+// In steady state a message causes no allocation, whether it is received at once or early, and whether its receiver polls or sleeps.
 func TestMessagesDoNotAllocate(t *testing.T) { // without the race detector
 	overSome(t, func(t *testing.T, k kind) {
 		for _, n := range []int{8, 100 << 10} {

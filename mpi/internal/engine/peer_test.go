@@ -181,7 +181,7 @@ func wantBoundHeld(t testing.TB, e *Engine) {
 	}
 }
 
-// The pool's memory for early messages has room for each length, and is used again unless it is too large.
+// The pool's memory for early messages has room for each length, and is used again up to a limit.
 func TestPoolUsesMemoryAgain(t *testing.T) {
 	var p pool
 	for _, n := range []int{0, 1, smallest - 1, smallest, smallest + 1, 100_000, maxSpare - 1, maxSpare, maxSpare + 1, 64<<20 + 1} {

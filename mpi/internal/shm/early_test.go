@@ -54,7 +54,7 @@ var short = map[string]struct {
 	},
 }
 
-// A rank that needs no data from others returns before any of them has come, but not from a second call, nor from CatchUp.
+// A rank that needs no data from others returns before any of them has come. It does not return from a second call or from CatchUp.
 func TestRankIsAheadByOneCall(t *testing.T) {
 	for what, tt := range short {
 		for _, last := range []string{what, "barrier", "catchUp"} {
