@@ -11,7 +11,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// Every rank gets the same error, which names the first thing that differs, and on which rank.
+// Every rank gets the same error. It names the first difference and the rank that has it.
 func TestNewRefusesModelsThatDiffer(t *testing.T) {
 	model := func(widths ...int) []*nn.Param { return newModel(0, widths...).Params() }
 	other := map[string]struct {
@@ -116,7 +116,7 @@ func TestCompareDigestsNamesTheRankThatDiffers(t *testing.T) {
 	}
 }
 
-// A name twice, or a shape that does not fit, is an error of all ranks, which names the tensor.
+// Two tensors of one name, or a shape that does not fit the values, are an error on all ranks. The error names the tensor.
 func TestNewChecksTensors(t *testing.T) {
 	param := func(name string, shape ...int) *nn.Param {
 		return &nn.Param{Name: name, Shape: shape, Value: make([]float32, 4)}
@@ -162,7 +162,7 @@ func TestNewChecksTensors(t *testing.T) {
 	}
 }
 
-// The other ranks learn of an error in one rank's arguments; otherwise they would wait for it.
+// An error in one rank's arguments fails all ranks. Otherwise the others would wait for that rank.
 func TestBadArgumentsOfOneRankFailAll(t *testing.T) {
 	for want, call := range map[string]func(ctx context.Context, comm *mpi.Comm, wrong bool) error{
 		"sizes must not be negative": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// PyTorch's test_periodic_model_averager: period 4, warm-up 12 to 15, 20 steps.
+// The averages are due in the steps of PyTorch's test_periodic_model_averager: period 4, warm-up 12 to 15, 20 steps.
 func TestAveragesAreDueWhenPyTorchsAre(t *testing.T) {
 	for warmup, want := range map[int64][]int64{12: {12, 16}, 13: {13, 17}, 14: {14, 18}, 15: {15, 19}, 0: {0, 4, 8, 12, 16}} {
 		a, err := NewAverager(t.Context(), mpi.Self(), nil, 4, warmup)
@@ -29,7 +29,7 @@ func TestAveragesAreDueWhenPyTorchsAre(t *testing.T) {
 	}
 }
 
-// Arrays are shorter than the buffer, and longer; all get the mean, and stay exact where all ranks agree.
+// All arrays get the mean, whether they are shorter or longer than the buffer. Values on which all ranks agree stay exact.
 func TestAverageGivesAllRanksTheMean(t *testing.T) {
 	lengths := []int{3, 0, averageLength + 7, 5, averageLength, 1}
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -37,10 +37,10 @@ func TestAverageGivesAllRanksTheMean(t *testing.T) {
 		for i, n := range lengths {
 			x := make([]float32, n)
 			for j := range x {
-				x[j] = float32(i+j%1000) + float32(comm.Rank()) // ranks are around their mean
+				x[j] = float32(i+j%1000) + float32(comm.Rank()) // each rank differs from the mean
 			}
 			if n == 1 {
-				x[0] = 12345 // as a step count
+				x[0] = 12345 // like a step count
 			}
 			arrays = append(arrays, x)
 		}
@@ -48,7 +48,7 @@ func TestAverageGivesAllRanksTheMean(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for range 2 { // the second changes nothing
+		for range 2 { // the second average changes nothing
 			if err := a.Average(ctx); err != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The examples of PyTorch's test_c10d_common.py that have one type of elements.
+// The cases are those of PyTorch's test_c10d_common.py whose elements have one type.
 func TestAssignMatchesPyTorchsTests(t *testing.T) { // without the race detector
 	for _, tt := range []struct {
 		bytes   []int
@@ -28,8 +28,8 @@ func TestAssignMatchesPyTorchsTests(t *testing.T) { // without the race detector
 	}
 }
 
-// testdata/bucket_assignment.py asked PyTorch. Its tensors are of several types, each of which has buckets of its own, by order of first
-// tensors.
+// The expected buckets come from PyTorch, through testdata/bucket_assignment.py. The tensors there have several types. Each type has
+// buckets of its own, and all buckets are ordered by their first tensors.
 func TestAssignMatchesPyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "bucket_assignment.json"))
 	if err != nil {
@@ -72,7 +72,7 @@ func TestAssignMatchesPyTorch(t *testing.T) { // without the race detector
 	}
 }
 
-// Whatever is assigned: each gradient is in one bucket, in order, and a bucket was below its limit before it got its last one.
+// Each gradient is in exactly one bucket, in order, and a bucket was below its limit before it got its last gradient.
 func TestAssignFillsBucketsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOf(rapid.IntRange(0, 500)).Draw(t, "bytes")

@@ -15,7 +15,7 @@ import (
 
 var _ nn.Reducer = (*SyncBatchNorm)(nil)
 
-// Sums go on while the comm that it was made of is in use, in another order on each rank.
+// Sum works while the Comm that NewSyncBatchNorm got is in use for an all-reduce, also if ranks start the two in different orders.
 func TestSyncBatchNormSums(t *testing.T) {
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		s, err := NewSyncBatchNorm(ctx, comm)
@@ -45,7 +45,7 @@ func TestSyncBatchNormSums(t *testing.T) {
 	})
 }
 
-// After an error there are no numbers any more, and the first error stays.
+// After an error Sum gives only NaN, and Err keeps the first error.
 func TestSyncBatchNormFails(t *testing.T) {
 	onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
 		ending, end := context.WithCancel(ctx)
@@ -71,7 +71,7 @@ func TestSyncBatchNormFails(t *testing.T) {
 	})
 }
 
-// A rank that waits in Forward for the others' rows hears that the DDP has failed elsewhere: Finish says why on all ranks.
+// If a DDP fails on one rank while others wait in Sum, as Forward does, Finish returns the reason on all ranks.
 func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 	for _, over := range transports {
 		for name, want := range map[string]string{"unused": "has not used", "hook": "out of bits"} {
@@ -107,7 +107,7 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 	}
 }
 
-// A rank that learns of the failure in New passes it on to those that wait in a sum.
+// A rank that gets a failure from New passes it on to the ranks that wait in Sum.
 func TestSyncBatchNormFailsWithNew(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSyncBatchNormFailsWithNew(t *testing.T) {
 	}
 }
 
-// Where a sum has failed, gradients are not numbers: the step fails, on all ranks.
+// If a Sum has failed, gradients are NaN, so the step fails on all ranks.
 func TestStepFailsWithSyncBatchNorm(t *testing.T) {
 	failures(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(2)

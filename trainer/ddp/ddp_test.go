@@ -45,8 +45,8 @@ func TestNewGivesAllRanksTheFirstOnesValues(t *testing.T) {
 	})
 }
 
-// Gradients are the means that PyTorch's rule gives, bit by bit, and sums are sums, step after step: the first finds the parameters in the
-// order that is guessed, the others in that of the first.
+// Gradients are the means by PyTorch's rule, bit for bit, and the sums are added up, in every step. The first step has buckets in the
+// guessed order of parameters, the later ones in the order in which the first step's gradients were complete.
 func TestStepAverages(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(5, 300, 1, 0, 64)
@@ -80,7 +80,7 @@ func TestStepAverages(t *testing.T) {
 	})
 }
 
-// What a rank's Backward adds outside of Begin and Finish stays its own until the next synchronized step (PyTorch's no_sync).
+// A gradient that Backward adds outside of Begin and Finish stays on its rank until the next synchronized step (PyTorch's no_sync).
 func TestGradientsGatherWithoutSync(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(3)
@@ -106,7 +106,7 @@ func TestGradientsGatherWithoutSync(t *testing.T) {
 			if err := d.Finish(); err != nil {
 				return err
 			}
-			want := 0.0 // sums of a few quarters and halves of small whole numbers are exact; thirds of 4, 5, 6 are not
+			want := 0.0 // a sum of halves or quarters of small integers is exact; the thirds of 4, 5 and 6 are rounded
 			for rank := range comm.Size() {
 				want += float64(float32(4+rank) * (1 / float32(comm.Size())))
 			}
@@ -141,7 +141,7 @@ func TestSharedParameterIsReadyAfterItsLastUse(t *testing.T) {
 			}
 			twice := meanGradient(params[0], comm.Size(), step)
 			for i := range twice {
-				twice[i] *= 2 // every rank's is doubled, which rounds nothing
+				twice[i] *= 2 // every rank's gradient is doubled, which is exact
 			}
 			if err := expect(params[0], twice); err != nil {
 				return err
@@ -154,7 +154,7 @@ func TestSharedParameterIsReadyAfterItsLastUse(t *testing.T) {
 	})
 }
 
-// Parameters that New was not given are left alone.
+// The DDP does not change the gradients of parameters that New did not get.
 func TestFrozenParametersAreLeftAlone(t *testing.T) {
 	must(t, ranks(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
@@ -175,7 +175,7 @@ func TestFrozenParametersAreLeftAlone(t *testing.T) {
 	}))
 }
 
-// SyncBuffers gives all ranks rank 0's, unless that is not wanted.
+// SyncBuffers gives all ranks rank 0's buffers if BroadcastBuffers is true. Otherwise it leaves them as they are.
 func TestSyncBuffersGivesAllRankZeros(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		for _, wanted := range []bool{true, false} {
@@ -230,8 +230,8 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-// The bits of trained parameters depend on the inputs and the number of ranks alone: not on the sizes of buckets, on overlap, on
-// the transport, or on what is allowed besides.
+// The bits of trained parameters depend only on the inputs and the number of ranks. They do not depend on the sizes of buckets, on
+// Overlap, on FindUnused, or on the transport.
 func TestBitsDependOnInputsAlone(t *testing.T) { // without the race detector
 	want := map[int][]uint32{}
 	for world := 1; world <= 4; world++ {
@@ -306,8 +306,8 @@ func randomMatrix(r *rand.Rand, rows, cols int) nn.Matrix {
 	return m
 }
 
-// The ranks take the steps that PyTorch took: the same losses, gradients and final parameters. Other worlds than PyTorch's, with as many
-// rows together, have the same gradients and parameters.
+// The ranks take PyTorch's steps: losses, gradients and final parameters are the same. A world of another size than PyTorch's, with as
+// many rows in all, has the same gradients and parameters.
 func TestTrainsLikePyTorch(t *testing.T) { // without the race detector
 	for _, theirs := range []int{1, 2} {
 		g := golden.Read(t, theirs)
@@ -323,7 +323,8 @@ func TestTrainsLikePyTorch(t *testing.T) { // without the race detector
 	}
 }
 
-// repeat trains as g did. It compares losses where the world has the size of PyTorch's.
+// repeat trains as g did, and compares gradients and final parameters. It compares losses only if losses is true, for a world of the size
+// of PyTorch's.
 func repeat(ctx context.Context, comm *mpi.Comm, g golden.Training, losses bool) error {
 	src := constant(comm.Rank())
 	model := nn.NewSequential(nn.NewLinear(4, 8, src), nn.NewReLU(), nn.NewLinear(8, 3, src))
@@ -375,7 +376,7 @@ func repeat(ctx context.Context, comm *mpi.Comm, g golden.Training, losses bool)
 	return nil
 }
 
-// near allows for what the rounding of sums in another order makes: a few units in the last place of values around 1.
+// near compares within the error of sums that are rounded in another order: a few units in the last place of values around 1.
 func near(what string, got, want []float32) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%s has %d elements, PyTorch has %d", what, len(got), len(want))
@@ -392,7 +393,7 @@ func matrix(rows [][]float32) nn.Matrix {
 	return nn.Matrix{Rows: len(rows), Cols: len(rows[0]), Data: slices.Concat(rows...)}
 }
 
-// constant is a Source of initial values that no rank but the first keeps.
+// constant is a Source of initial values. Every rank but the first loses them, since New gives all ranks rank 0's.
 type constant int
 
 func (c constant) Uint32() uint32 { return uint32(c) << 20 }

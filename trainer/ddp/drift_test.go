@@ -13,7 +13,7 @@ import (
 
 func TestCheckNamesRanksThatDrifted(t *testing.T) {
 	for _, test := range []struct {
-		ranks []int // of each: which version of the parameters it has
+		ranks []int // the version of the parameters that each rank has
 		want  DriftError
 		text  string
 	}{
@@ -32,7 +32,7 @@ func TestCheckNamesRanksThatDrifted(t *testing.T) {
 			if err := d.Check(ctx, 6); err != nil {
 				return err
 			}
-			if v := test.ranks[comm.Rank()]; v > 0 { // one bit, and in a later parameter many
+			if v := test.ranks[comm.Rank()]; v > 0 { // one or two bits of p2, and many bits of a later parameter
 				x := params[2].Value
 				x[100] = math.Float32frombits(math.Float32bits(x[100]) ^ uint32(v))
 				params[4].Value[0] = 99
@@ -66,7 +66,7 @@ func TestDriftDoesNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// Every bit counts.
+// A digest depends on every bit.
 func TestDigestFeelsEveryBit(t *testing.T) {
 	x := make([]float32, 37)
 	seen := map[uint32]bool{digestOf(x): true}

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/trainer/optim"
 )
 
-// Two ranks of one process train on a row each; the result is that of one rank with both rows.
+// Two ranks of one process train on one row each. The result equals that of one rank with both rows.
 func Example() {
 	ctx := context.Background()
 	comms, err := mpi.InitLocal(ctx, transport.NewNetwork(2), mpi.InitConfig{Config: mpi.DefaultConfig()})

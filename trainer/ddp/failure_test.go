@@ -39,7 +39,8 @@ func failingSteps(ctx context.Context, d *DDP, params []*nn.Param, rank int) err
 	return nil
 }
 
-// afterFailure checks that every later call of a DDP returns why it has failed, and that nothing else writes to the gradients.
+// afterFailure checks that every later call of a failed DDP returns the cause of the failure, and that the failed step has left no
+// gradients.
 func afterFailure(ctx context.Context, d *DDP, params []*nn.Param, cause error) error {
 	for _, p := range params {
 		if err := expect(p, make([]float32, len(p.Value))); err != nil || p.HasGrad {
@@ -70,7 +71,7 @@ func failures(t *testing.T, errs []error, want string) {
 	}
 }
 
-// A context that ends, in Backward or in a collective, ends the step everywhere.
+// If a rank's context ends, in Backward or in a collective, the step fails on all ranks.
 func TestContextEndsTheStepEverywhere(t *testing.T) {
 	for _, over := range transports {
 		for _, overlap := range []bool{true, false} {
@@ -90,7 +91,7 @@ func TestContextEndsTheStepEverywhere(t *testing.T) {
 						cancel()
 					}
 					backward(pass, params[:1], comm.Rank(), 0)
-					if err = d.Finish(); err == nil { // rank 2 may have been through before its context ended
+					if err = d.Finish(); err == nil { // rank 2 may have sent all it had before its context ended
 						err = failingSteps(ctx, d, params, comm.Rank())
 						return err
 					}
@@ -101,7 +102,7 @@ func TestContextEndsTheStepEverywhere(t *testing.T) {
 	}
 }
 
-// One rank alone has nobody to wait for, and ends with its context all the same.
+// A single rank waits for no other rank, but its step still fails if its context ends.
 func TestContextEndsAWorldOfOne(t *testing.T) {
 	params := fakeModel(4)
 	d, err := New(t.Context(), mpi.Self(), params, nil, DefaultConfig())
@@ -118,7 +119,7 @@ func TestContextEndsAWorldOfOne(t *testing.T) {
 	}
 }
 
-// SyncBuffers fails between steps, when the buckets are about to be rebuilt.
+// SyncBuffers may fail between two steps, when the buckets are about to be rebuilt. All ranks get the error.
 func TestSyncBuffersFailsBetweenSteps(t *testing.T) {
 	failures(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
@@ -145,7 +146,7 @@ func TestSyncBuffersFailsBetweenSteps(t *testing.T) {
 	}), "context canceled")
 }
 
-// A rank that dies while the others wait for its gradients is an error of theirs.
+// If a rank dies while the others wait for its gradients, the others get an error.
 func TestDeadRankIsAnErrorOfAll(t *testing.T) {
 	network := transport.NewNetwork(3)
 	errs := ranksOf(t, network, func(ctx context.Context, comm *mpi.Comm) error {
@@ -172,7 +173,7 @@ func TestDeadRankIsAnErrorOfAll(t *testing.T) {
 	}
 }
 
-// Close in the middle of a step is an error of the other ranks, and leaves no goroutine.
+// If a rank calls Close in the middle of a step, the other ranks get an error. Close leaves no goroutine.
 func TestCloseInAStepIsAnErrorOfTheOthers(t *testing.T) {
 	for _, overlap := range []bool{true, false} {
 		errs := ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
@@ -200,7 +201,7 @@ func TestCloseInAStepIsAnErrorOfTheOthers(t *testing.T) {
 	}
 }
 
-// A rank that knows that it has failed does not wait for one that comes late, which then hears the reason.
+// A rank that has failed does not wait for a rank that begins its step later. The late rank still gets the reason.
 func TestFailureWaitsForNoRank(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail func(d *DDP, pass *nn.Pass) error
@@ -242,7 +243,7 @@ func TestFailureWaitsForNoRank(t *testing.T) {
 	}
 }
 
-// A rank that has failed by itself says why, also where others have failed for reasons of their own.
+// A rank that has failed by itself reports its own reason first, even if other ranks have failed for reasons of their own.
 func TestOwnReasonComesFirst(t *testing.T) {
 	var all sync.WaitGroup // the first must not fail while another one is in New
 	all.Add(3)
@@ -269,7 +270,7 @@ func TestOwnReasonComesFirst(t *testing.T) {
 	}
 }
 
-// After Close a model lives on without its Comm.
+// After Close a model can be used without its Comm.
 func TestModelOutlivesComm(t *testing.T) {
 	params := make([][]*nn.Param, 2)
 	must(t, ranksOn(t, "shm", 2, func(ctx context.Context, comm *mpi.Comm) error {
@@ -287,14 +288,14 @@ func TestModelOutlivesComm(t *testing.T) {
 		return nil
 	}))
 	for rank := range params {
-		backward(new(nn.Pass), params[rank], rank, 0) // would be a fault in memory that is gone
+		backward(new(nn.Pass), params[rank], rank, 0) // would crash if gradients were still in the unmapped shared memory
 		if err := expect(params[rank][0], localGradient(params[rank][0], rank, 0)); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// Whatever ends the reducer of one rank is an error of all, which says what it was.
+// Whatever ends the reducer of one rank, all ranks get an error that says what it was.
 func TestFailedHookIsAnErrorOfAll(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"an error":     func() error { return errors.New("out of bits") },
@@ -363,7 +364,7 @@ func TestFailedBindIsAnErrorOfAll(t *testing.T) {
 	}
 }
 
-// No rank waits for a Backward that goes on for long on another, whose hook has failed: the Comm breaks at once.
+// If a rank's hook fails, the Comm breaks at once, so that the other ranks need not wait until that rank's Backward ends.
 func TestFailureIsPublishedDuringBackward(t *testing.T) {
 	first := make(chan struct{})
 	testkit.Within(t, testkit.Patience, func() {

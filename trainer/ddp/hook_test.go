@@ -11,7 +11,8 @@ import (
 	"ddpbatch/mpi"
 )
 
-// hooks are all there are, with the settings of tests: PowerSGD begins at the second step and takes every matrix that shrinks at all.
+// hooks holds every kind of Hook, with settings for tests: PowerSGD begins at the second step and compresses every matrix that gets
+// smaller by it.
 var hooks = map[string]func() Hook{
 	"float16":  NewFloat16Hook,
 	"bfloat16": NewBFloat16Hook,
@@ -27,10 +28,10 @@ func mustPowerSGD(cfg PowerSGDConfig) Hook {
 	return h
 }
 
-// The first step of every hook is near the mean: PowerSGD's is plain.
+// The first step of every hook gives nearly the mean. PowerSGD does not compress in its first step.
 func TestFirstStepOfHooksIsNearTheMean(t *testing.T) {
-	// Relative to the largest magnitude, about 4 standard deviations: 2^-11 and 2^-8 for each rounding of at most log2(4)+1;
-	// 1/254 twice for int8.
+	// The tolerances are relative to the largest magnitude, and about 4 standard deviations wide. float16 and bfloat16 round at most
+	// log2(4)+1 times, at 2^-11 and 2^-8; int8 rounds twice, at 1/254.
 	tolerance := map[string]float64{"float16": 4 * 0x1p-11, "bfloat16": 4 * 0x1p-8, "int8": 2.01 / 254, "powersgd": 4 * 0x1p-24}
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestHooksGiveAllRanksTheSameBits(t *testing.T) { // without the race detect
 	}
 }
 
-// What is not a number on one rank is none on all, and is gone a step later.
+// A gradient that is not finite on one rank is not finite on any rank, with the same bits, and is finite again a step later.
 func TestHooksPassOnWhatIsNotFinite(t *testing.T) {
 	for name, newHook := range hooks {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -124,7 +125,7 @@ func TestHooksPassOnWhatIsNotFinite(t *testing.T) {
 	}
 }
 
-// Gradients go on with the same bits in a run that was stopped in the middle and restored.
+// A run that was stopped in the middle and restored has gradients with the same bits as a run that never stopped.
 func TestRestoredHooksGoOnAsBefore(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +174,8 @@ func TestRestoredHooksGoOnAsBefore(t *testing.T) {
 	}
 }
 
-// Which bucket a parameter is in does not matter, bit for bit: a resumed run begins with other buckets than it ended with.
+// Gradients have the same bits whichever bucket a parameter is in. This matters since a resumed run begins with other buckets than the
+// stopped run ended with.
 func TestHooksGiveTheSameInAnyBuckets(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +209,7 @@ func TestHooksGiveTheSameInAnyBuckets(t *testing.T) {
 	}
 }
 
-// What is kept for parameters stays with them when these are dealt to buckets anew.
+// The state that a hook keeps for a parameter stays with the parameter when parameters move to other buckets.
 func TestHooksKeepStateInNewBuckets(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +252,7 @@ func copyStates(states []State) []State {
 	return states
 }
 
-// restore copies the values of saved States to those of the same names and shapes.
+// restore copies the values of saved to states, which must have the same names and shapes in the same order.
 func restore(states, saved []State) error {
 	if len(states) != len(saved) {
 		return fmt.Errorf("%d states, %d were saved", len(states), len(saved))
@@ -289,7 +291,7 @@ func TestHooksDoNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// Between two ranks, each value is halved, rounded and added, with one more rounding.
+// Between two ranks, float16 and bfloat16 halve each value, round it, add the two and round the sum.
 func TestNarrowHooksRoundOnceMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := [2][]float32{}
@@ -322,7 +324,7 @@ func TestNarrowHooksRoundOnceMore(t *testing.T) {
 	}
 }
 
-// 65,520 is the first magnitude that float16 rounds to infinity. It is the mean that counts, not the gradient of a rank.
+// float16 overflows if the mean, not the gradient of one rank, is too large. It rounds magnitudes from 65,520 on to infinity.
 func TestFloat16OverflowsByTheMean(t *testing.T) {
 	onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{3})

@@ -50,7 +50,8 @@ func (m *hooked) train(ctx context.Context, comm *mpi.Comm, first, end int) erro
 	return nil
 }
 
-// Parameters that were trained with a Hook have the same bits on all ranks, whatever the buckets, and when the run was stopped in between.
+// Parameters trained with a Hook have the same bits on all ranks, whatever the sizes of buckets, and whether or not the run was stopped
+// and resumed.
 func TestBitsWithHooksAreEqualOnAllRanks(t *testing.T) { // without the race detector
 	const steps = 5
 	for name, newHook := range hooks {
@@ -97,7 +98,7 @@ func TestBitsWithHooksAreEqualOnAllRanks(t *testing.T) { // without the race det
 	}
 }
 
-// regression is y = x W + b + noise, with rows of one rank's own.
+// regression holds the rows that one rank has of y = x W + b + noise.
 type regression struct {
 	in, out, rows int
 	x, y          []float64
@@ -127,7 +128,7 @@ func newRegression(rank int) *regression {
 	return g
 }
 
-// loss is the mean square error, and adds its gradient.
+// loss returns the mean squared error and adds its gradient to dw and db.
 func (g *regression) loss(w, b, dw, db []float32) float64 {
 	sum, n := 0.0, float64(g.rows*g.out)
 	for i := range g.rows {
@@ -147,7 +148,7 @@ func (g *regression) loss(w, b, dw, db []float32) float64 {
 	return sum
 }
 
-// With each hook, plain gradient descent comes to the loss that it comes to without one, within 1 %.
+// With each hook, plain gradient descent reaches the loss that it reaches without a hook, within 1 %.
 func TestHooksConvergeToTheSameLoss(t *testing.T) { // without the race detector
 	const steps, lr = 150, 0.8
 	all := map[string]func() Hook{"rank 1": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 1, Start: 5, MinRate: 2}) }}

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// No gradient is lost: all means that were returned and the mean residual add up to all gradients. And residuals stay within their bound.
+// No gradient is lost: all returned means and the mean residual add up to the mean of all gradients. Residuals stay within their bound.
 func TestInt8FeedbackLosesNoGradient(t *testing.T) {
 	const n, steps = 1000, 30
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -22,7 +22,7 @@ func TestInt8FeedbackLosesNoGradient(t *testing.T) {
 			return err
 		}
 		world := float64(comm.Size())
-		balance := make([]float64, n) // all gradients of this rank, less all means
+		balance := make([]float64, n) // the sum of this rank's gradients, less the sum of the means
 		left := h.State()[0].Value
 		for step := range steps {
 			fill(params, comm.Rank(), step)
@@ -40,7 +40,8 @@ func TestInt8FeedbackLosesNoGradient(t *testing.T) {
 			}
 			for i, g := range params[0].Grad {
 				balance[i] -= float64(g)
-				// Half a scale of what this rank sent, and for the owner of half a scale of the mean, times the ranks.
+				// A residual is at most half a scale of what this rank sent. The owner of a block adds half a scale of the mean, times the
+				// number of ranks.
 				if bound := tops[0] / 254 * (1 + world) * 1.001; math.Abs(float64(left[i])) > bound {
 					return fmt.Errorf("step %d: residual %d is %v, above %v", step, i, left[i], bound)
 				}
@@ -62,7 +63,7 @@ func TestInt8FeedbackLosesNoGradient(t *testing.T) {
 	})
 }
 
-// A block that is not finite anywhere leaves its residuals on all ranks as they were, and no others.
+// If a block has a gradient that is not finite on some rank, all ranks keep its residuals as they were. Other blocks are not affected.
 func TestInt8KeepsResidualsOfALostBlock(t *testing.T) {
 	onWorld(t, 3, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{3 * blockSize})
@@ -96,8 +97,8 @@ func TestInt8KeepsResidualsOfALostBlock(t *testing.T) {
 	})
 }
 
-// The bytes that travel are little more than a quarter of float32's, and ranks have about as many blocks each, also of small parameters.
-// All plans of a world agree.
+// A plan sends little more than a quarter of the bytes of float32, and shares the elements almost evenly among the ranks, even if most
+// parameters are small. The plans of all ranks agree.
 func TestInt8PlanSharesBlocksEvenly(t *testing.T) {
 	for world := 1; world <= 5; world++ {
 		shapes := [][]int{{1000}, {256}, {257}, {512, 784}}
@@ -134,7 +135,7 @@ func TestInt8PlanSharesBlocksEvenly(t *testing.T) {
 	}
 }
 
-// A record is at most half a scale from what was written, and its largest magnitude 127 scales.
+// A record's values are at most half a scale from what was written, and its largest magnitude is 127 scales.
 func TestQuantizeIsNear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.SliceOfN(rapid.Float32Range(-1, 1), 0, blockSize).Draw(t, "x")
@@ -144,7 +145,7 @@ func TestQuantizeIsNear(t *testing.T) {
 			x[i] = float32(math.Ldexp(float64(x[i]), exponent))
 			top = max(top, math.Abs(float64(x[i])))
 		}
-		// Records are written over old ones.
+		// quantize must overwrite whatever the record held before.
 		record := slices.Repeat([]byte{0xaa}, scaleSize+len(x))
 		quantize(record, x)
 		got := make([]float32, len(x))
@@ -154,7 +155,7 @@ func TestQuantizeIsNear(t *testing.T) {
 			scale = 2 * 0x1p-121 // all zeros
 		}
 		for i, v := range x {
-			// Scale, its inverse and the product are rounded once each: 127 times 3 x 2^-24 more than half a scale.
+			// The scale, its inverse and the product are rounded once each, which adds 127 times 3 x 2^-24 to half a scale.
 			if e := math.Abs(float64(got[i]) - float64(v)); e > 0.50003*scale {
 				t.Fatalf("element %d is %v, was %v: the error is %v scales", i, got[i], v, e/scale)
 			}
@@ -177,7 +178,7 @@ func TestQuantizeIsExactAtTheEdges(t *testing.T) {
 		quantize(record, test.x)
 		addDequantized(got, record, 1)
 		for i, want := range test.want {
-			// 127 scales need not be exactly the largest magnitude: the scale is rounded once, and the product.
+			// 127 scales need not be exactly the largest magnitude, since the scale and the product are rounded once each.
 			if math.Abs(float64(got[i])-float64(want)) > math.Abs(float64(want))*0x1p-20 {
 				t.Errorf("%s: element %d is %v, want %v", name, i, got[i], want)
 			}

@@ -37,16 +37,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a world of ranks may take, under the race detector and on a machine that has other things to do.
+// patience limits the time of a world of ranks. It is enough under the race detector on a busy machine.
 const patience = 5 * time.Minute
 
-// ranks runs f as every rank of a world of size, over what this machine has, and returns what each returned.
+// ranks runs f as every rank of a world of size, over the transport that mpi chooses on this machine, and returns the ranks' errors.
 func ranks(t testing.TB, size int, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
 	return ranksOn(t, "auto", size, f)
 }
 
-// ranksOn is ranks over a transport of mpi.Config, or over a network within this process, "local".
+// ranksOn is like ranks, over a transport of mpi.Config or, for "local", over a network within this process.
 func ranksOn(t testing.TB, over string, size int, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
 	if over == "local" {
@@ -70,7 +70,7 @@ func ranksOn(t testing.TB, over string, size int, f func(ctx context.Context, co
 	})
 }
 
-// ranksOf is ranks over a network within this process.
+// ranksOf is like ranks, over a network within this process.
 func ranksOf(t testing.TB, network *transport.Network, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -106,7 +106,7 @@ func must(t testing.TB, errs []error) {
 	}
 }
 
-// fakeModel has parameters of the given lengths, named "p0", "p1", ..., and a Backward that a test writes itself.
+// fakeModel returns parameters of the given lengths, named "p0", "p1", ..., for tests that write their own Backward.
 func fakeModel(lengths ...int) []*nn.Param {
 	params := make([]*nn.Param, len(lengths))
 	for i, n := range lengths {
@@ -115,7 +115,7 @@ func fakeModel(lengths ...int) []*nn.Param {
 	return params
 }
 
-// backward adds to the gradients of params as a Backward does, one after another, what localGradient says.
+// backward adds localGradient to the gradients of params, one parameter after another, as a Backward does.
 func backward(pass *nn.Pass, params []*nn.Param, rank, step int) {
 	for _, p := range params {
 		for i, g := range localGradient(p, rank, step) {
@@ -125,7 +125,7 @@ func backward(pass *nn.Pass, params []*nn.Param, rank, step int) {
 	}
 }
 
-// localGradient is a rank's own gradient: numbers of any size, for which the order of a sum matters.
+// localGradient returns a rank's own gradient. Its numbers differ so much in size that the order of a sum matters.
 func localGradient(p *nn.Param, rank, step int) []float32 {
 	seed := uint64(step)
 	for _, c := range p.Name {
@@ -139,8 +139,8 @@ func localGradient(p *nn.Param, rank, step int) []float32 {
 	return g
 }
 
-// meanGradient is the mean over ranks by PyTorch's rule, each term times the rounded 1/world, and mpi's: neighbors are added, then
-// neighboring sums, and so on.
+// meanGradient returns the mean over ranks. By PyTorch's rule each term is multiplied by the rounded 1/world. By mpi's rule neighbors are
+// added, then neighboring sums, and so on.
 func meanGradient(p *nn.Param, world, step int) []float32 {
 	terms := make([][]float32, world)
 	for rank := range terms {
@@ -193,10 +193,10 @@ func (h fakeHook) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
 }
 func (h fakeHook) State() []State { return nil }
 
-// shapes are those of the parameters in tests: longer than a block of int8 and shorter, vectors and matrices, a convolution.
+// shapes are the shapes of parameters in tests: vectors, matrices and a convolution, some longer and some shorter than a block of int8.
 var shapes = [][]int{{20, 30}, {20}, {8, 4, 3, 3}, {8}, {1}, {1, 5}}
 
-// newReplica makes parameters of some shapes, in buckets of as many of them as said.
+// newReplica returns parameters of the given shapes, and buckets of perBucket parameters each.
 func newReplica(perBucket int, shapes ...[]int) ([]*nn.Param, []*Bucket) {
 	var params []*nn.Param
 	for i, shape := range shapes {
@@ -228,7 +228,7 @@ func newBuckets(params []*nn.Param, perBucket int) []*Bucket {
 	return buckets
 }
 
-// fill writes the gradients that a rank has in a step: random, of another magnitude for each parameter.
+// fill writes a rank's random gradients of a step to params. Their magnitude differs between neighboring parameters.
 func fill(params []*nn.Param, rank, step int) {
 	r := rand.New(rand.NewPCG(uint64(rank), uint64(step)))
 	for i, p := range params {
@@ -239,7 +239,7 @@ func fill(params []*nn.Param, rank, step int) {
 	}
 }
 
-// reduceAll is one step of communication.
+// reduceAll reduces all buckets, as one step does.
 func reduceAll(ctx context.Context, comm *mpi.Comm, h Hook, buckets []*Bucket) error {
 	for _, b := range buckets {
 		if err := h.Reduce(ctx, comm, b); err != nil {
@@ -249,7 +249,7 @@ func reduceAll(ctx context.Context, comm *mpi.Comm, h Hook, buckets []*Bucket) e
 	return nil
 }
 
-// gradients is a copy of all gradients.
+// gradients returns a copy of all gradients.
 func gradients(params []*nn.Param) []float32 {
 	var all []float32
 	for _, p := range params {
@@ -258,7 +258,7 @@ func gradients(params []*nn.Param) []float32 {
 	return all
 }
 
-// sameBits wants x to be the same on all ranks, NaN included.
+// sameBits returns an error unless x has the same bits on all ranks, in NaN too.
 func sameBits(ctx context.Context, comm *mpi.Comm, what string, x []float32) error {
 	return NewDrift(comm, []*nn.Param{{Name: what, Value: x}}).Check(ctx, 0)
 }

@@ -19,7 +19,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// With the full rank, every matrix is its own approximation.
+// An approximation of full rank is the matrix itself, so the result is the mean.
 func TestPowerSGDOfFullRankIsTheMean(t *testing.T) {
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(2, shapes...)
@@ -50,8 +50,8 @@ func TestPowerSGDOfFullRankIsTheMean(t *testing.T) {
 	})
 }
 
-// A mean of the rank of the approximation is found within two steps, also when all gradients were zero for a time: then what is
-// left from there makes a poor Q to begin with, but the second step makes up for it.
+// PowerSGD finds a mean of no higher rank than the approximation within two steps, even after steps whose gradients were all zero. What
+// those steps leave makes a poor first Q, but the second step makes up for it.
 func TestPowerSGDFindsLowRank(t *testing.T) {
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{30, 40})
@@ -65,7 +65,7 @@ func TestPowerSGDFindsLowRank(t *testing.T) {
 			for range 2 {
 				for i := range g {
 					row, col := float64(i/40), float64(i%40)
-					want := size * (math.Sin(row)*math.Cos(2*col) + math.Sin(3*row)*math.Cos(col)) // rank 2: one to spare
+					want := size * (math.Sin(row)*math.Cos(2*col) + math.Sin(3*row)*math.Cos(col)) // of rank 2, below the Rank above
 					g[i] = float32(want * 2 * float64(comm.Rank()+1) / float64(comm.Size()+1))
 					missing[i] += want
 				}
@@ -77,7 +77,7 @@ func TestPowerSGDFindsLowRank(t *testing.T) {
 				}
 			}
 			for i, m := range missing {
-				// What was left of the steps before is their rounding, a few times 2^-24 of 2.
+				// The residual of the steps before is their rounding, a few times 2^-24 of 2.
 				if math.Abs(m) > 1e-5*size+1e-6 {
 					return fmt.Errorf("phase %d: element %d lacks %v", phase, i, m)
 				}
@@ -87,7 +87,7 @@ func TestPowerSGDFindsLowRank(t *testing.T) {
 	})
 }
 
-// No gradient is lost: the means that were returned and the mean residual add up to all gradients.
+// No gradient is lost: all returned means and the mean residual add up to the mean of all gradients.
 func TestPowerSGDFeedbackLosesNoGradient(t *testing.T) {
 	const steps = 20
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -126,7 +126,8 @@ func TestPowerSGDFeedbackLosesNoGradient(t *testing.T) {
 	})
 }
 
-// Before the first step, and for vectors, the mean is that without a hook, bit for bit.
+// Before the step at which PowerSGD starts, and always for tensors that it would not shrink, the mean has the bits that it has without a
+// hook.
 func TestPowerSGDIsPlainBeforeItsStart(t *testing.T) {
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(3, shapes...)
@@ -149,7 +150,7 @@ func TestPowerSGDIsPlainBeforeItsStart(t *testing.T) {
 			for _, p := range params {
 				same := slices.Equal(p.Grad, want[:len(p.Grad)])
 				want = want[len(p.Grad):]
-				// p0 and p2 shrink enough: 20x30 and 8x36. The other matrix is 1x5.
+				// PowerSGD shrinks p0, 20x30, and p2, 8x36. The other matrix is 1x5, too small.
 				if plain := step < 2 || p.Name != "p0" && p.Name != "p2"; same != plain {
 					return fmt.Errorf("step %d: %s is the plain mean: %v, want %v", step, p.Name, same, plain)
 				}
@@ -159,7 +160,7 @@ func TestPowerSGDIsPlainBeforeItsStart(t *testing.T) {
 	})
 }
 
-// After a gradient that was not finite, all goes on as if there had been none.
+// A step with a gradient that is not finite leaves the state as it was.
 func TestPowerSGDForgetsWhatIsNotFinite(t *testing.T) {
 	onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{30, 40})
@@ -202,7 +203,7 @@ func TestPowerSGDConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A 512 x 784 gradient between two ranks, as the first layer of the benchmark's MLP has it.
+// BenchmarkHooks reduces a 512 x 784 gradient between two ranks, that of the first layer of BenchmarkProcesses's MLP.
 func BenchmarkHooks(b *testing.B) {
 	for name, newHook := range hooks {
 		b.Run(name, func(b *testing.B) {
@@ -232,12 +233,12 @@ func BenchmarkHooks(b *testing.B) {
 	}
 }
 
-// Whatever vectors there are, those that do not vanish are orthonormal.
+// The vectors that orthonormalize does not set to zero are orthonormal, for any input.
 func TestOrthonormalizeGivesOrthonormalVectors(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "n")
 		count := rapid.IntRange(1, n).Draw(t, "count")
-		independent := rapid.IntRange(0, count).Draw(t, "independent") // the others are sums of these
+		independent := rapid.IntRange(0, count).Draw(t, "independent") // the other vectors are sums of these
 		exponent := rapid.IntRange(-90, 90).Draw(t, "exponent")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		v := make([]float32, n*count)
@@ -270,7 +271,7 @@ func TestOrthonormalizeGivesOrthonormalVectors(t *testing.T) {
 			if length == 0 && !fresh && k >= independent {
 				continue
 			}
-			// n values near 1/sqrt(n), rounded at 2^-24; twice that for the last projection.
+			// The vector has n values near 1/sqrt(n), rounded at 2^-24, and the last projection doubles that error.
 			if math.Abs(length-1) > 1e-6 {
 				t.Fatalf("vector %d of %d: squared length %v", k, count, length)
 			}
@@ -286,7 +287,7 @@ func TestOrthonormalizeGivesOrthonormalVectors(t *testing.T) {
 func TestOrthonormalizeEndsOnNaN(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
 		v := []float32{1, 2, float32(bad), 4, 5, 6}
-		orthonormalize(v, 3, nil) // ends
+		orthonormalize(v, 3, nil) // must return
 		if s := vec.Dot(v, v); s == s {
 			t.Errorf("%v is gone: %v", bad, v)
 		}
@@ -349,8 +350,8 @@ func TestPowerSGDIsPyTorchs(t *testing.T) { // without the race detector
 					top = max(top, math.Abs(float64(v)))
 				}
 				for j, g := range p.Grad {
-					// Both round products of 30 to 40 terms at 2^-24; a power iteration magnifies that by the ratio of singular values,
-					// less than 2 for random matrices, in each step.
+					// Both round products of 30 to 40 terms at 2^-24. In each step a power iteration magnifies that by the ratio of
+					// singular values, less than 2 for random matrices.
 					if math.Abs(float64(g-rest[j])) > 1e-4*top {
 						return fmt.Errorf("step %d, parameter %d: element %d is %v, PyTorch has %v", step, i, j, g, rest[j])
 					}

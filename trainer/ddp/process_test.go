@@ -21,10 +21,10 @@ import (
 	"ddpbatch/trainer/optim"
 )
 
-// processVariable makes the test binary run as one rank of a benchmark: it holds a measurement as JSON.
+// processVariable is the environment variable that makes the test binary run as one rank of a benchmark. It holds a measurement as JSON.
 const processVariable = "DDP_TEST_MEASURE"
 
-// measurement is what a rank in a process of its own is to do: train an MLP 784-512-256-10 on random rows.
+// measurement says how each rank, in a process of its own, trains an MLP 784-512-256-10 on random rows.
 type measurement struct {
 	Transport string
 	Config    Config
@@ -32,7 +32,7 @@ type measurement struct {
 	Procs     int // GOMAXPROCS
 }
 
-// medians are rank 0's, of all steps but the first few.
+// medians holds rank 0's medians over all steps but the first tenth.
 type medians struct{ Step, Communication, Exposed time.Duration }
 
 func (m measurement) run() error {
@@ -123,8 +123,8 @@ func (m measurement) measure(b *testing.B, world int) medians {
 	return got
 }
 
-// Steps of two ranks with a thread each, in processes of their own. What ranks wait for each other is in the figures: on a machine that
-// has other things to do they say little.
+// BenchmarkProcesses measures the steps of two ranks with one thread each, each in a process of its own. The figures include the time that
+// ranks wait for each other, so they say little on a busy machine.
 func BenchmarkProcesses(b *testing.B) {
 	for _, transport := range []string{"shm", "tcp"} {
 		for _, overlap := range []bool{false, true} {

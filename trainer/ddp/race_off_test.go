@@ -2,5 +2,5 @@
 
 package ddp
 
-// raceEnabled reports whether the race detector is active, which allocates.
+// raceEnabled reports whether the race detector, which allocates, is active.
 const raceEnabled = false

@@ -16,7 +16,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// With Overlap a bucket is reduced while Backward computes what is in the next one.
+// With Overlap a bucket is reduced while Backward computes the gradients of the next bucket.
 func TestBucketsAreReducedDuringBackward(t *testing.T) {
 	testkit.Within(t, testkit.Patience, func() {
 		must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
@@ -44,7 +44,7 @@ func TestBucketsAreReducedDuringBackward(t *testing.T) {
 	})
 }
 
-// Without it nothing is reduced before Finish, and buckets are reduced in order whatever the order of gradients.
+// Without Overlap nothing is reduced before Finish. With or without it, buckets are reduced in order, whatever the order of gradients.
 func TestBucketsAreReducedInOrder(t *testing.T) {
 	for _, overlap := range []bool{true, false} {
 		must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
@@ -80,8 +80,8 @@ func TestBucketsAreReducedInOrder(t *testing.T) {
 	}
 }
 
-// From the second synchronized step on all ranks have the buckets in the order in which rank 0's gradients were complete in the first, in
-// the same memory. What has gathered before is still the same parameter's.
+// From the second synchronized step on, all ranks have their buckets in the order in which rank 0's gradients were complete in the first
+// one, in the same memory. Gradients added before the buckets were rebuilt stay with their parameters.
 func TestBucketsAreRebuilt(t *testing.T) {
 	arrival := [][]int{{1, 3, 0, 2}, {0, 1, 2, 3}, {3, 2, 1, 0}}
 	must(t, ranksOn(t, "local", 3, func(ctx context.Context, comm *mpi.Comm) error {
@@ -108,7 +108,7 @@ func TestBucketsAreRebuilt(t *testing.T) {
 			}
 			pass := new(nn.Pass)
 			if comm.Rank() == 1 {
-				scaleAll(params, 0) // whether a rank calls ZeroGrad is its own affair
+				scaleAll(params, 0) // each rank may decide for itself whether to call ZeroGrad
 			} else {
 				d.ZeroGrad()
 			}
@@ -117,7 +117,7 @@ func TestBucketsAreRebuilt(t *testing.T) {
 			if err := hasBuckets(d, want); err != nil {
 				return fmt.Errorf("in step %d: %w", step, err)
 			}
-			scaleAll(order[:2], 0.5) // half of what has gathered, and half in the step: halves are exact
+			scaleAll(order[:2], 0.5) // half of the gradient was added before the step, and half is added in it: halves are exact
 			for _, p := range order[:2] {
 				for i, g := range localGradient(p, comm.Rank(), step) {
 					p.Grad[i] += g / 2
@@ -133,7 +133,7 @@ func TestBucketsAreRebuilt(t *testing.T) {
 					return fmt.Errorf("step %d: %w", step, err)
 				}
 			}
-			if err := hasBuckets(d, want); err != nil { // still where the step has left them
+			if err := hasBuckets(d, want); err != nil { // Finish does not rebuild them
 				return fmt.Errorf("after step %d: %w", step, err)
 			}
 		}
@@ -147,7 +147,7 @@ func TestBucketsAreRebuilt(t *testing.T) {
 	}))
 }
 
-// scaleAll multiplies gradients where they are.
+// scaleAll multiplies gradients in place.
 func scaleAll(params []*nn.Param, factor float32) {
 	for _, p := range params {
 		for i := range p.Grad {
@@ -170,7 +170,7 @@ func TestIsPermutation(t *testing.T) {
 	}
 }
 
-// hasBuckets compares names, and that gradients are views of the buckets, one after another.
+// hasBuckets checks the names of parameters by bucket, and that gradients are views of the buckets, one after another.
 func hasBuckets(d *DDP, want string) error {
 	got := ""
 	for i, b := range d.buckets {
@@ -197,7 +197,8 @@ func hasBuckets(d *DDP, want string) error {
 	return nil
 }
 
-// By a bubble's clock: the reducer sleeps for a while in a bucket that Backward hides, and in one that it does not.
+// Stats counts communication that Backward hides apart from exposed communication. By a synctest clock, the hook sleeps once in a bucket
+// that Backward hides and once in a bucket that it does not hide.
 func TestStatsCountHiddenAndExposedTime(t *testing.T) {
 	synctest.Test(t, testStats)
 	if o := (Stats{}).Overlap(); o != 0 {
@@ -238,7 +239,7 @@ func testStats(t *testing.T) {
 	}
 }
 
-// steps takes n steps whose Backward costs nothing, as far as communication is concerned.
+// steps takes n steps with a Backward that only marks parameters as done.
 func steps(ctx context.Context, d *DDP, pass *nn.Pass, params []*nn.Param, sums []float64, n int) error {
 	for range n {
 		d.ZeroGrad()
@@ -253,8 +254,8 @@ func steps(ctx context.Context, d *DDP, pass *nn.Pass, params []*nn.Param, sums 
 	return nil
 }
 
-// In steady state a step allocates nothing, on any rank. All mallocs of the process are counted: a few are the runtime's and the
-// test's own, and one a step and rank would be 200.
+// In steady state a step allocates nothing on any rank. The test counts all mallocs of the process. A few are the runtime's and the
+// test's own; one malloc for each step and rank would make 200.
 func TestStepDoesNotAllocate(t *testing.T) { // without the race detector
 	for _, over := range []string{"tcp", "shm"} {
 		for name, cfg := range map[string]Config{
@@ -288,7 +289,7 @@ func TestStepDoesNotAllocate(t *testing.T) { // without the race detector
 				if err := synchronised(20); err != nil {
 					return err
 				}
-				// What else the process does only adds: the least of the rounds counts. All ranks go through all of them.
+				// Other work of the process only adds mallocs, so the least of the rounds counts. All ranks take part in all rounds.
 				least := uint64(math.MaxUint64)
 				for range rounds {
 					var before, after runtime.MemStats
@@ -312,7 +313,7 @@ func TestStepDoesNotAllocate(t *testing.T) { // without the race detector
 	}
 }
 
-// The communication of an MLP 784-512-256-10, 2.1 MB of gradients in one bucket, between two ranks of this process.
+// BenchmarkStep measures the communication of an MLP 784-512-256-10, 2.1 MB of gradients in one bucket, between two ranks of this process.
 func BenchmarkStep(b *testing.B) {
 	for _, over := range []string{"shm", "tcp"} {
 		b.Run(over, func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// usedBy has each rank use the parameters that used says: of four, with a bucket for each.
+// usedBy takes one step of a model of four parameters, each in a bucket of its own. used reports whether a rank uses a parameter.
 func usedBy(ctx context.Context, comm *mpi.Comm, cfg Config, step int, used func(rank, param int) bool) (*DDP, []*nn.Param, error) {
 	params := fakeModel(4, 4, 4, 4)
 	cfg.FirstBucketBytes, cfg.BucketBytes = 1, 1
@@ -33,7 +33,7 @@ func usedBy(ctx context.Context, comm *mpi.Comm, cfg Config, step int, used func
 	return d, params, d.Finish()
 }
 
-// A parameter that a rank has not used is an error on all ranks, which names it and the rank.
+// If a rank has not used a parameter, all ranks get an error that names the parameter and the rank.
 func TestUnusedParameterIsAnError(t *testing.T) {
 	for _, overlap := range []bool{true, false} {
 		for _, over := range transports {
@@ -62,8 +62,8 @@ func TestUnusedOnAllRanksIsAnError(t *testing.T) {
 	}
 }
 
-// With FindUnused the mean counts a rank that has not used a parameter as zero,
-// and one that nobody has used stays without gradient everywhere.
+// With FindUnused a rank that has not used a parameter counts as zero in the mean.
+// A parameter that no rank has used has no gradient on any rank.
 func TestFindUnusedCountsUnusedAsZero(t *testing.T) {
 	used := func(rank, param int) bool { return param == 0 || param == 1 && rank == 0 || param == 2 && rank > 0 }
 	for _, overlap := range []bool{true, false} {
@@ -109,7 +109,7 @@ func TestFindUnusedCountsUnusedAsZero(t *testing.T) {
 	}
 }
 
-// A model that uses a parameter more often than it is listed in New would change gradients that are being sent already.
+// It is an error to use a parameter more often than New lists it, since that would change gradients that are already being sent.
 func TestParameterUsedTooOftenIsAnError(t *testing.T) {
 	for rank, err := range ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
@@ -131,7 +131,7 @@ func TestParameterUsedTooOftenIsAnError(t *testing.T) {
 	}
 }
 
-// A parameter that was used less often than it is listed in New is named with the number of uses.
+// The error of a parameter that is used less often than New lists it names the parameter and the number of uses.
 func TestParameterUsedTooSeldomIsNamed(t *testing.T) {
 	params := fakeModel(4, 4)
 	d, err := New(t.Context(), mpi.Self(), []*nn.Param{params[0], params[1], params[0]}, nil, DefaultConfig())
@@ -146,8 +146,8 @@ func TestParameterUsedTooSeldomIsNamed(t *testing.T) {
 	}
 }
 
-// What a Hook has kept back of a parameter's gradients arrives when nobody uses it: all that was applied, and what is still owed, is
-// the sum of the gradients. A parameter without a gradient has zeros.
+// A hook passes on what it has kept back of a parameter's gradients in later steps, even if no rank uses the parameter in them. All that
+// was applied, plus the residual at the end, is the sum of the gradients. A parameter that was never used has a gradient of zeros.
 func TestUnusedParametersGetWhatHooksKeptBack(t *testing.T) {
 	for name, newHook := range map[string]func() Hook{
 		"int8": NewInt8Hook, "PowerSGD": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 1, MinRate: 1, Seed: 7}) },
@@ -160,7 +160,7 @@ func TestUnusedParametersGetWhatHooksKeptBack(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				applied, sums := make([]float64, 72), make([]float64, 72) // sums is the gradients' mean, less what is owed in the end
+				applied, sums := make([]float64, 72), make([]float64, 72) // sums is the mean gradient, less the residual at the end
 				for step := range 4 {
 					d.ZeroGrad()
 					pass := new(nn.Pass)

@@ -16,7 +16,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// adamLike is an optimizer with two states for each parameter, one of them a scalar.
+// adamLike is an optimizer with two states for each parameter. One of them is a scalar.
 type adamLike struct {
 	params []*nn.Param
 	states []State
@@ -43,7 +43,7 @@ func (a *adamLike) Step() {
 	}
 }
 
-// train makes steps with the gradients of fill; step is the optimizer's.
+// train takes the steps from first up to last with the gradients of fill. step is the optimizer's Step.
 func train(params []*nn.Param, first, last int, step func() error) error {
 	for i := first; i < last; i++ {
 		fill(params, 0, i)
@@ -54,7 +54,7 @@ func train(params []*nn.Param, first, last int, step func() error) error {
 	return nil
 }
 
-// values is a copy of all values.
+// values returns a copy of all values.
 func values(params []*nn.Param) []float32 {
 	var all []float32
 	for _, p := range params {
@@ -74,7 +74,7 @@ func newTrained(shapes ...[]int) []*nn.Param {
 	return params
 }
 
-// unsharded is what one optimizer of all parameters makes of them.
+// unsharded returns the values and states after some steps of one optimizer of all parameters.
 func unsharded(t *testing.T, steps int) (want []float32, states []State) {
 	t.Helper()
 	params := newTrained(shapes...)
@@ -111,7 +111,8 @@ func TestZeroIsTheWholeOptimizer(t *testing.T) {
 	onWorld(t, 7, run) // more ranks than parameters
 }
 
-// The states of all ranks' optimizers together are those of the whole optimizer, whatever the world, and another world goes on from them.
+// The states of all ranks' optimizers together are those of the whole optimizer, whatever the world size. A world of another size can
+// resume from them.
 func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 	_, wantStates := unsharded(t, 3)
 	want, _ := unsharded(t, 6)
@@ -171,7 +172,7 @@ func TestZeroReportsTheFactorysError(t *testing.T) {
 	}
 }
 
-// After Close the parameters live on without their Comm, and so does the rank's optimizer.
+// After Close the parameters and the rank's optimizer can be used without the Comm.
 func TestZeroLivesOnAfterClose(t *testing.T) {
 	want, _ := unsharded(t, 2)
 	for _, over := range transports {
@@ -187,7 +188,7 @@ func TestZeroLivesOnAfterClose(t *testing.T) {
 			return train(mine, 0, 2, func() error { return z.Step(ctx) })
 		}))
 		for rank, mine := range params {
-			if got := values(mine); !slices.Equal(got, want) { // would be a fault in memory that is gone
+			if got := values(mine); !slices.Equal(got, want) { // would crash if values were still in the unmapped shared memory
 				t.Errorf("over %s, rank %d: values have changed in Close", over, rank)
 			}
 			mine[0].Value[0]++
@@ -218,7 +219,7 @@ func TestDealCountsSharedParametersOnce(t *testing.T) {
 	}
 }
 
-// PyTorch's ZeroRedundancyOptimizer deals random parameters to the same ranks.
+// PyTorch's ZeroRedundancyOptimizer assigns random parameters to the same ranks.
 func TestDealIsPyTorchs(t *testing.T) { // without the race detector
 	const script = `
 import sys, tempfile, torch, torch.distributed as dist
@@ -240,7 +241,7 @@ for line in sys.argv[2:]:
 		var params []*nn.Param
 		line := strconv.Itoa(world)
 		for range 1 + r.IntN(12) {
-			n := 1 + int(math.Pow(2, float64(r.IntN(6)))) // often equal
+			n := 1 + int(math.Pow(2, float64(r.IntN(6)))) // so few sizes that many are equal
 			line += "," + strconv.Itoa(n)
 			params = append(params, &nn.Param{Value: make([]float32, n)})
 		}
