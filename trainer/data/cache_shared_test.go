@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// waiting is how many of this process's files are open at path.
+// waiting returns how many of this process's open files are the file at path.
 func waiting(t *testing.T, path string) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -32,8 +32,8 @@ func waiting(t *testing.T, path string) int {
 	return n
 }
 
-// failAll has several ranks prepare what fails with err, all of them before the first is done, and
-// returns how many came to prepare it.
+// failAll has several ranks load data whose preparation fails with err. All of them wait for the lock before the first one fails.
+// It returns how many of them prepared the data.
 func failAll(t *testing.T, c *Cache, err error) int {
 	const ranks = 6
 	var tries atomic.Int32
@@ -59,7 +59,7 @@ func failAll(t *testing.T, c *Cache, err error) int {
 	return int(tries.Load())
 }
 
-// A bad cell is come upon once, not by each rank after the other, and whoever comes later looks for himself.
+// If one rank finds a bad cell, the ranks that wait fail with its error and do not read the data again. A later load does.
 func TestFailureOfDataFailsAllWhoWait(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	for _, text := range []string{"table.csv:7:3: a bad cell", "another \xff\u2028 bad cell"} {
@@ -69,7 +69,7 @@ func TestFailureOfDataFailsAllWhoWait(t *testing.T) {
 		}
 	}
 
-	// Of a source that has changed nothing is known yet.
+	// The failure does not count for a source that has changed since.
 	changed := testSource
 	changed.Size++
 	f := readFailure(place(t, cache, fileName(testSource)))
@@ -85,7 +85,7 @@ func TestFailureOfDataFailsAllWhoWait(t *testing.T) {
 	}
 }
 
-// What another rank may be spared is tried by each.
+// A failure that another rank may not have, such as a canceled context or an I/O error, is not kept: each rank tries for itself.
 func TestFailureOfTheMachineIsNotKept(t *testing.T) {
 	for _, err := range []error{
 		context.Canceled, context.DeadlineExceeded, &os.PathError{Op: "read", Path: "table", Err: syscall.EIO},
@@ -96,7 +96,7 @@ func TestFailureOfTheMachineIsNotKept(t *testing.T) {
 	}
 }
 
-// Whatever lies where a failure is kept, the data is prepared.
+// Data is prepared even if something unreadable lies at the path where a failure is kept.
 func TestUnreadableFailureIsIgnored(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"empty":    func(path string) error { return os.WriteFile(path, nil, 0o600) },
@@ -120,7 +120,7 @@ func TestUnreadableFailureIsIgnored(t *testing.T) {
 	}
 }
 
-// stranger is the user id of somebody who has no account.
+// stranger is a user ID without an account.
 const stranger = 4242
 
 // give gives a file, a link or a folder to another user.
@@ -132,7 +132,7 @@ func give(t testing.TB, path string) error {
 	return os.Lchown(path, stranger, stranger)
 }
 
-// sharedArea is a folder that everybody may write to, and where each removes and renames only what is theirs.
+// sharedArea returns a folder that all users may write to, in which each user may remove and rename only their own files.
 func sharedArea(t testing.TB) string {
 	t.Helper()
 	testkit.EnterTemp(t)
@@ -143,12 +143,12 @@ func sharedArea(t testing.TB) string {
 	return dir
 }
 
-// prepareSample is what a test's cache holds.
+// prepareSample prepares sample's data.
 func prepareSample() (*prepared, error) { return sample(), nil }
 
 func lookAtSource() (source, error) { return testSource, nil }
 
-// TestCacheOfAnotherUserIsNotTrusted: nothing that another user made, may write to or may exchange is trained on or waited for.
+// A cache's folder, file or lock that another user owns, may write to or may exchange is an error. Nobody trains on it or waits for it.
 func TestCacheOfAnotherUserIsNotTrusted(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -193,7 +193,7 @@ func TestCacheOfAnotherUserIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestFailureOfAnotherUserIsNotTrusted: what another user says of the data is not believed.
+// A kept failure is ignored if its file belongs to another user or if others may write to it.
 func TestFailureOfAnotherUserIsNotTrusted(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	at := place(t, cache, fileName(testSource))
@@ -222,7 +222,7 @@ func TestFailureOfAnotherUserIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestCacheStaysHeldThoughItIsMoved: the folder is exchanged for one of another user while data is prepared. It goes where it belongs.
+// If the cache's folder is moved away and replaced by another user's while data is prepared, the data is still written to the moved folder.
 func TestCacheStaysHeldThoughItIsMoved(t *testing.T) {
 	area := sharedArea(t)
 	dir, moved := filepath.Join(area, "cache"), filepath.Join(area, "moved")

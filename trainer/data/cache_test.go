@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// entry is the one file of prepared data in a cache.
+// entry returns the path of the only file of prepared data in a cache.
 func entry(t *testing.T, c *Cache) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(c.Dir, "*.data"))
@@ -26,7 +26,7 @@ func entry(t *testing.T, c *Cache) string {
 	return found[0]
 }
 
-// place is that of a file in a cache's folder, which must be there.
+// place returns the cacheFile of a name in the cache's folder, which must exist.
 func place(t *testing.T, c *Cache, name string) cacheFile {
 	t.Helper()
 	in, err := vfs.OpenFolder(c.Dir)
@@ -46,7 +46,7 @@ func mustCSV(t *testing.T, c *Cache, cfg CSVConfig) Dataset {
 	return set
 }
 
-// Every kind of prepared data is the same from the source, prepared, and found prepared.
+// Every kind of data is the same without a cache, when a cache prepares it, and when a cache finds it prepared.
 func TestCacheChangesNothing(t *testing.T) {
 	table := writeFile(t, "table.csv", []byte("1,2,1\n3,4,0\n"))
 	images, labels := writeMNIST(t, gzipped(t, idxBytes([]uint32{2, 1, 2}, 1, 2, 3, 4)), gzipped(t, idxBytes([]uint32{2}, 7, 8)))
@@ -77,7 +77,7 @@ func TestCacheChangesNothing(t *testing.T) {
 	}
 }
 
-// What is kept is not prepared again, by whichever Cache of that folder.
+// Data that a cache holds is not prepared again, even by another Cache of the same folder.
 func TestCachePreparesOnce(t *testing.T) {
 	dir, made := t.TempDir(), 0
 	look := func() (source, error) { return testSource, nil }
@@ -92,7 +92,7 @@ func TestCachePreparesOnce(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the file, it is noticed and the data is what it was.
+// A damaged file of prepared data is noticed and written again, and the data is right.
 func TestCacheIsRepaired(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
@@ -124,7 +124,7 @@ func TestCacheIsRepaired(t *testing.T) {
 func TestCacheReturnsTheSourcesError(t *testing.T) {
 	bad := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,x\n"))}
 	cache := &Cache{Dir: t.TempDir()}
-	for range 2 { // a lock that was kept would make the second wait
+	for range 2 { // if the first load kept the lock, the second would wait
 		if _, err := LoadCSV(t.Context(), cache, bad); err == nil || !strings.Contains(err.Error(), "table.csv:2:3") {
 			t.Errorf("error %v, want that of the file", err)
 		}
@@ -144,7 +144,7 @@ func TestCacheReturnsTheSourcesError(t *testing.T) {
 	}
 }
 
-// Where the prepared data cannot be kept, the error says what was being done, and nothing half done is left.
+// If the prepared data cannot be written, the error says what was being done, and no temporary file is left.
 func TestCacheSaysThatItCannotBeWritten(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
@@ -169,7 +169,7 @@ func TestCacheSaysThatItCannotBeWritten(t *testing.T) {
 	}
 }
 
-// What a killed process left half written is in nobody's way.
+// A temporary file of a killed process is removed when the data is prepared again.
 func TestCacheClearsWhatIsLeftOver(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
@@ -189,10 +189,10 @@ func TestCacheClearsWhatIsLeftOver(t *testing.T) {
 	}
 }
 
-// Names of files are bytes, not text.
+// A source's name may hold any bytes, also invalid UTF-8.
 func TestCacheTakesFilesWithAnyName(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
-	long := strings.Repeat("x", 150) + strings.Repeat("\u00e4", 50) // of the 255 bytes that a name may have
+	long := strings.Repeat("x", 150) + strings.Repeat("\u00e4", 50) // 250 of the 255 bytes that a name may have
 	for i, name := range []string{"\xff.csv", "\xfe.csv", "<&>\u2028.csv", "a b\n.csv", long, long + "x"} {
 		cfg := CSVConfig{Path: writeFile(t, name, fmt.Appendf(nil, "%d,0\n", i))}
 		for range 2 {
@@ -203,7 +203,7 @@ func TestCacheTakesFilesWithAnyName(t *testing.T) {
 	}
 }
 
-// Ranks of a node find whole data, while others of them are killed at any moment of preparing it.
+// A rank finds whole data even if other ranks of its node are killed while they prepare it.
 func TestCacheSurvivesKills(t *testing.T) {
 	root := t.TempDir()
 	file := bytes.Repeat([]byte("0123456789abcde\n"), 1<<19) // 8 MiB, which takes a moment to write
@@ -235,7 +235,7 @@ func TestCacheSurvivesKills(t *testing.T) {
 	}
 }
 
-// rewrite gives the file at path another content and its old time.
+// rewrite overwrites the file at path with text and restores its modification time.
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -250,7 +250,7 @@ func rewrite(t *testing.T, path, text string) {
 	}
 }
 
-// replaceAt puts another file of the same time in the place of the one at path.
+// replaceAt replaces the file at path by a new one with the same modification time.
 func replaceAt(t *testing.T, path, text string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -268,8 +268,8 @@ func replaceAt(t *testing.T, path, text string) {
 	}
 }
 
-// However a file is changed, by whatever tool, and however soon after it was read, it is read again. Size and time of
-// content alone would show none of these.
+// A file that was changed is read again, whether it was overwritten or replaced, and however soon after the last load.
+// Its size and modification time would show none of these changes.
 func TestCacheSeesEveryChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, path, text string){
 		"in place": rewrite, "by another file": replaceAt,
@@ -282,11 +282,11 @@ func TestCacheSeesEveryChange(t *testing.T) {
 				t.Errorf("%s: input %v, want %d", name, got, want)
 			}
 		}
-		entry(t, cache) // each in place of the one before
+		entry(t, cache) // each file of prepared data has replaced the one before
 	}
 }
 
-// So do two gzip files, whose bytes are mapped before the cache is asked.
+// A gzip file that was replaced is read again, too. Its bytes are mapped before the cache is asked.
 func TestCacheSeesAChangedGzip(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	path := writeFile(t, "array.gz", gzipped(t, idxBytes([]uint32{1}, 1)))
@@ -309,7 +309,7 @@ func TestCacheDistinguishesSettings(t *testing.T) {
 	}
 }
 
-// One file of a tree that changes is seen, even where the tree's size and newest time stay.
+// A change of one file of a tree is noticed, even if the tree's size and newest modification time stay the same.
 func TestCacheSeesEveryFileOfATree(t *testing.T) {
 	cache, root := &Cache{Dir: t.TempDir()}, makeTree(t, map[string]string{"a": "some", "b": "text"})
 	open := func() string {
@@ -348,7 +348,7 @@ func TestSourceWaitsForTheClock(t *testing.T) {
 		waits   bool
 	}{
 		"long ago":                  {now.Add(-time.Hour), false},
-		"just now":                  {now.Add(time.Minute), true}, // as time goes on until it is asked
+		"just now":                  {now.Add(time.Minute), true}, // in the future, since time passes before the call
 		"by a clock that is ahead":  {now.Add(time.Hour), true},
 		"one grain ago, and longer": {now.Add(-clockGrain), false},
 	} {

@@ -59,7 +59,7 @@ func TestLoadCSV(t *testing.T) {
 			spec: Spec{Inputs: 1, Classes: 2, Labels: 1}, x: []float32{5}, labels: []int{1},
 		},
 		"rounded once, to the nearest float32": {
-			// Half a unit above 1, and a little: through float64 it would be halfway and go to the even 1.
+			// The number is a little more than half a unit above 1. Rounded to float64 first, it would be halfway and go to the even 1.
 			text: "1.00000005960464477539062500000000000001,0\n",
 			spec: Spec{Inputs: 1, Classes: 1, Labels: 1}, x: []float32{1.0000001}, labels: []int{0},
 		},
@@ -129,7 +129,7 @@ func TestLoadCSVRefusesBadTables(t *testing.T) {
 	}
 }
 
-// FuzzLabel compares with rational numbers.
+// FuzzLabel compares labels with those of exact rational numbers.
 func FuzzLabel(f *testing.F) {
 	for _, s := range []string{"0", "3.0", "-0", "1e0", "0.99999999999", "12.5e1", "1048576", "-1", "0e9999", "1e-400", ".",
 		"9223372036854775807.0e-9"} {
@@ -191,7 +191,7 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// BenchmarkCSV reads 100 columns of six digits, as a table of measurements has them.
+// BenchmarkCSV reads 100 columns of six digits each, as in a table of measurements.
 func BenchmarkCSV(b *testing.B) {
 	file := []byte(strings.Repeat(strings.Repeat("-12.3456,", 100)+"1\n", 1000))
 	b.SetBytes(int64(len(file)))
@@ -202,7 +202,7 @@ func BenchmarkCSV(b *testing.B) {
 	}
 }
 
-// holeOf is a file that begins with text and goes on with zero bytes up to size, which take no room on disk.
+// holeOf writes a sparse file that begins with text and continues with zero bytes up to size, and returns its path.
 func holeOf(t *testing.T, dir, name, text string, size int64) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -215,9 +215,9 @@ func holeOf(t *testing.T, dir, name, text string, size int64) string {
 	return path
 }
 
-// allocated is the memory that f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) uint64 {
-	least := uint64(math.MaxUint64) // what else the process does only adds
+	least := uint64(math.MaxUint64) // other work of the process only adds to the count
 	for range 3 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -228,7 +228,7 @@ func allocated(f func()) uint64 {
 	return least
 }
 
-// A table that is a hole, or a cell of any length, costs little whatever its size says.
+// A sparse table, or a cell that is too long, is refused without much memory, whatever the size of the file.
 func TestSparseTableIsCheap(t *testing.T) {
 	const size = 1 << 30
 	quoted := "1,\"" + strings.Repeat("9", 4096) + "9\",0\n"
@@ -255,7 +255,7 @@ func TestSparseTableIsCheap(t *testing.T) {
 	}
 }
 
-// The longest cell, and the widest table as numpy.savetxt writes it, are read.
+// The longest allowed cell and the widest allowed table, as numpy.savetxt writes it, are read.
 func TestLongestCellIsRead(t *testing.T) {
 	text := "1." + strings.Repeat("0", maxCSVCell-2) + ",0\n" + strings.Repeat(" ", maxCSVCell+1) + "2,1\n"
 	set, err := LoadCSV(t.Context(), nil, CSVConfig{Path: writeFile(t, "t.csv", []byte(text))})
@@ -272,7 +272,7 @@ func TestLongestCellIsRead(t *testing.T) {
 	}
 }
 
-// endsAt is a context that ends when Err is asked for the given time.
+// endsAt is a context whose Err returns context.Canceled from call number at on.
 type endsAt struct {
 	context.Context
 	asked, at int
@@ -285,7 +285,7 @@ func (c *endsAt) Err() error {
 	return nil
 }
 
-// A stop ends the reading of lines of which none is a row, and of one large file of a tree.
+// A stop ends the reading of many empty lines, and of one large file of a tree.
 func TestStopEndsReading(t *testing.T) {
 	lines := newCSVLines([]byte(strings.Repeat("\n", 4*betweenLooks)+"1,2\n"), "")
 	cells, err := lines.next(&endsAt{t.Context(), 0, 2})

@@ -17,7 +17,7 @@ func mustGenerate(t testing.TB, cfg GeneratedConfig) Dataset {
 	return d
 }
 
-// writeFile writes a file with that name in a folder of its own, and returns its path.
+// writeFile writes b to a file of the given name in a new folder, and returns its path.
 func writeFile(t testing.TB, name string, b []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

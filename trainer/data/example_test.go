@@ -6,7 +6,7 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// Two ranks share five rows: the first of the order is dealt twice, so that both get three.
+// Two ranks share five rows. The first row of the order is dealt twice, so that both ranks get three.
 func ExampleDistributedSampler() {
 	for rank := range 2 {
 		s, err := data.NewDistributedSampler(data.SamplerConfig{Rows: 5, World: 2, Rank: rank})
@@ -21,7 +21,7 @@ func ExampleDistributedSampler() {
 	// rank 1 [1 3 0]
 }
 
-// The loader reads rows of a rank, two at a time, while the caller is busy with the batch before.
+// The loader reads batches of two rows ahead, while the caller works on the batch before.
 func ExampleLoader() {
 	set, err := data.Generate(data.GeneratedConfig{Rows: 5, Inputs: 1, Outputs: 1})
 	if err != nil {
@@ -40,7 +40,7 @@ func ExampleLoader() {
 	// 1 rows
 }
 
-// Two ranks stop after two rows each, and three go on with what is left of the epoch: every row is dealt out once.
+// Two ranks stop after two rows each, and three ranks continue with the rest of the epoch. Every row is dealt once.
 func ExampleDistributedSampler_SetEpoch() {
 	deal := func(world, first int) {
 		for rank := range world {

@@ -18,8 +18,8 @@ func TestGeneratedIsAFunctionOfItsConfig(t *testing.T) {
 	}
 }
 
-// Without noise, outputs are linear in the inputs: with one input they are proportional to it, and noise
-// adds what was asked for.
+// Without noise, outputs are linear in the inputs: with one input they are proportional to it. Noise
+// adds residuals of the configured deviation.
 func TestGeneratedIsLinearPlusNoise(t *testing.T) {
 	clean := all(mustGenerate(t, GeneratedConfig{Rows: 2000, Inputs: 1, Outputs: 1}))
 	slope := float64(clean.Y[0] / clean.X[0])

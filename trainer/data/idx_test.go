@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// idxBytes is an IDX file of unsigned bytes with the given header and data.
+// idxBytes returns an IDX file of unsigned bytes with the given dimensions and data.
 func idxBytes(dims []uint32, data ...byte) []byte {
 	b := []byte{0, 0, 8, byte(len(dims))}
 	for _, n := range dims {
@@ -92,7 +92,8 @@ func TestOpenIDXRefusesBadFiles(t *testing.T) {
 	}
 }
 
-// What is unpacked takes its own size in memory, however well it is packed, and a header that lies takes little.
+// A gzip file takes no more memory than its unpacked size, however well it is packed. A header that promises more data than there is
+// costs little.
 func TestReadIDXTakesLittleMemory(t *testing.T) {
 	const size = 32 << 20
 	packed := gzipped(t, idxBytes([]uint32{size}, make([]byte, size)...))
@@ -129,7 +130,7 @@ func TestOpenIDXNamesThePath(t *testing.T) {
 	}
 }
 
-// A named pipe would be waited for until somebody writes to it.
+// openIDX refuses a named pipe. Opening it would block until another process writes to it.
 func TestOpenIDXDoesNotWaitForAPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -173,7 +174,7 @@ func FuzzIDX(f *testing.F) {
 	})
 }
 
-// A file that a file server holds a lease on, for a client of it, opens once that is given back.
+// If a file server holds a lease on a file for one of its clients, openMapping waits until the lease is given back.
 func TestOpenMappingWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {

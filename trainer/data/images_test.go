@@ -35,7 +35,7 @@ func TestLoadMNIST(t *testing.T) {
 	if set.Read(1, x, nil, label); label[0] != 9 {
 		t.Errorf("label %d, want 9", label)
 	}
-	// (51/255 - 0.1307) / 0.3081 and (0 - 0.1307) / 0.3081, by a calculator.
+	// The wanted values are (51/255 - 0.1307) / 0.3081 and (0 - 0.1307) / 0.3081, by a calculator.
 	for i, want := range []float64{0.224927, -0.424213} {
 		if d := float64(x[i]) - want; d > 1e-6 || d < -1e-6 {
 			t.Errorf("pixel %d is %v, want %v", i, x[i], want)
@@ -71,7 +71,7 @@ func TestLoadMNISTRefusesBadFiles(t *testing.T) {
 	}
 }
 
-// The first test digits of MNIST show 7, 2, 1, 0, 4, as every tutorial prints them.
+// The first test digits of MNIST are 7, 2, 1, 0, 4, as in every tutorial.
 func TestRealDigitsAreThoseOfTutorials(t *testing.T) {
 	set, err := LoadMNIST(t.Context(), nil,
 		filepath.Join("testdata", "mnist", "images-idx3-ubyte.gz"),
@@ -89,7 +89,7 @@ func TestRealDigitsAreThoseOfTutorials(t *testing.T) {
 	}
 }
 
-// cifarRows are rows of CIFAR-10's binary version with the given labels, whose pixels count on from row to row.
+// cifarRows returns rows of CIFAR-10's binary version with the given labels. The pixels count up, and continue from row to row.
 func cifarRows(labels ...byte) []byte {
 	var file []byte
 	for _, label := range labels {
@@ -118,7 +118,7 @@ func TestLoadCIFAR10(t *testing.T) {
 	for row, file := range [][]byte{first[1:3073], first[3074:], second[1:]} {
 		for i, pixel := range file {
 			want := (float64(pixel)/255 - mean[i/1024]) / deviation[i/1024]
-			// Three roundings to float32 of values up to 2.2.
+			// The tolerance allows for three roundings to float32 of values up to 2.2.
 			if x := got.X[row*3072+i]; math.Abs(float64(x)-want) > 1e-6 {
 				t.Fatalf("row %d pixel %d is %v, want %v", row, i, x, want)
 			}

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// check wants the loader to give the batches that Fill gives for rows, up to some number of them.
+// check checks that the loader gives the batches that Fill gives for rows. It takes at most most batches.
 func (l *Loader) check(t rapid.TB, d Dataset, rows []int, batch, most int) {
 	t.Helper()
 	for chunk := range slices.Chunk(rows, batch) {
@@ -33,7 +33,7 @@ func (l *Loader) check(t rapid.TB, d Dataset, rows []int, batch, most int) {
 	}
 }
 
-// Any epochs, each taken to some batch and given up for the next, give the batches that Fill gives.
+// The loader gives the batches that Fill gives, in any sequence of epochs, also if some are abandoned early for the next.
 func TestLoaderGivesWhatFillGives(t *testing.T) {
 	d := mustGenerate(t, GeneratedConfig{Rows: 50, Inputs: 3, Outputs: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,7 +44,7 @@ func TestLoaderGivesWhatFillGives(t *testing.T) {
 			batch := rapid.IntRange(1, 10).Draw(t, "batch")
 			given := slices.Clone(rows)
 			l.Begin(given, batch)
-			clear(given) // they are the caller's again
+			clear(given) // the caller may reuse the slice after Begin
 			l.check(t, d, rows, batch, rapid.IntRange(0, 70).Draw(t, "batches taken"))
 		}
 	})
@@ -55,7 +55,7 @@ func TestLoaderReadsAhead(t *testing.T) {
 	l := NewLoader(d, 2)
 	defer l.Close()
 	l.Begin([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1)
-	// Two batches ahead, and the one that nobody holds yet.
+	// The loader reads two batches ahead, and a third one, since the caller does not hold one yet.
 	for want := range 3 {
 		if got := <-d.reads; got != want {
 			t.Fatalf("row %d is read, want %d", got, want)
@@ -76,7 +76,7 @@ func TestLoaderReadsAhead(t *testing.T) {
 	}
 }
 
-// counted reports every row that is read.
+// counted sends the number of every row that is read to reads.
 type counted struct {
 	Dataset
 	reads chan int
@@ -124,7 +124,7 @@ func TestLoaderAllocatesNothing(t *testing.T) { // without the race detector
 	}
 }
 
-// recovered is what f panics with.
+// recovered returns the value that f panics with.
 func recovered(f func()) (v any) {
 	defer func() { v = recover() }()
 	f()

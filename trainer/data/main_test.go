@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// helperVariable makes the test binary one of the helpers, which runs with its arguments.
+// helperVariable is the environment variable that makes the test binary run one of the helpers with its arguments.
 const helperVariable = "DDPBATCH_DATA_TEST_HELPER"
 
 var helpers = map[string]func(args []string) error{
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// hold keeps the lock of args[0] until its input ends. It prints a line once it has it.
+// hold takes the lock at args[0], prints a line, and keeps the lock until its standard input ends.
 func hold(args []string) error {
 	return onceAt(context.Background(), args[0], never, func() error {
 		fmt.Println("held")
@@ -43,7 +43,7 @@ func hold(args []string) error {
 
 func never() (bool, error) { return false, nil }
 
-// prepareFile prepares the file args[0], and adds a line to it for each time.
+// prepareFile prepares the file args[0]. Each preparation adds a line to the file.
 func prepareFile(args []string) error {
 	ready := func() (bool, error) {
 		_, err := os.Stat(args[0])
@@ -69,7 +69,7 @@ func openTreeOf(args []string) error {
 	return nil
 }
 
-// helper is a process of the test's.
+// helper is a process that a test has started.
 type helper struct {
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -103,7 +103,7 @@ func startHelper(t testing.TB, name string, args ...string) *helper {
 	return h
 }
 
-// line is the next line that the helper prints.
+// line returns the next line that the helper prints.
 func (h *helper) line() string {
 	h.t.Helper()
 	line, err := h.out.ReadString('\n')
@@ -113,7 +113,7 @@ func (h *helper) line() string {
 	return strings.TrimSpace(line)
 }
 
-// wait wants the helper to end well.
+// wait waits for the helper to end, and reports a failure as an error of the test.
 func (h *helper) wait() {
 	h.t.Helper()
 	if err := h.cmd.Wait(); err != nil {
@@ -123,5 +123,5 @@ func (h *helper) wait() {
 
 func (h *helper) kill() {
 	h.cmd.Process.Kill()
-	h.cmd.Wait() // says that it was killed
+	h.cmd.Wait() // returns that the process was killed
 }

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/testkit/torch"
 )
 
-// npyFile is a .npy file of format version.0 with that header and data.
+// npyFile returns a .npy file of format version.0 with the given header and data.
 func npyFile(version byte, header string, data []byte) []byte {
 	b := []byte{0x93, 'N', 'U', 'M', 'P', 'Y', version, 0}
 	if version == 1 {
@@ -45,7 +45,7 @@ func TestLoadNPY(t *testing.T) {
 		t.Errorf("%+v with %v, %v", set.Spec(), got.X, got.Labels)
 	}
 
-	// a header of a length that numpy no longer writes, after which floats lie across their alignment
+	// numpy no longer writes headers of this length, after which the floats are not aligned.
 	odd := npyFile(3, `{"shape":(2,1) ,'descr':"<f4",'fortran_order': False}`, bytesOf([]float32{8, 9}))
 	if set, err = loadPair(t, odd, odd); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestLoadNPY(t *testing.T) {
 	}
 }
 
-// numpyArrays writes arrays of every type and shape with numpy.save, and prints for each type its values as float32.
+// numpyArrays is a Python script that writes arrays of every type and shape with numpy.save, and prints each type's values as float32.
 const numpyArrays = `
 import numpy, json, sys
 values = {}
@@ -178,7 +178,7 @@ func TestLoadNPYRefusesBadFiles(t *testing.T) {
 	}
 }
 
-// A row must fit into a batch many times.
+// A row must be small enough that a batch can hold many, so a row of too many values is refused.
 func TestNPYRefusesWideRows(t *testing.T) {
 	for _, descr := range []string{"|u1", "<f4"} {
 		kind, err := npyKindOf(descr)
@@ -197,7 +197,7 @@ func TestNPYRefusesWideRows(t *testing.T) {
 	}
 }
 
-// One label of a small file must not choose a model of gigabytes. As many classes as rows are a user's own.
+// One large label in a small file must not lead to a model of gigabytes, so it is refused. As many classes as rows are always allowed.
 func TestFileDoesNotChooseAHugeModel(t *testing.T) {
 	load := func(rows int, largest int32) map[string]error {
 		labels := make([]int32, rows)

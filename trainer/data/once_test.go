@@ -28,7 +28,7 @@ func TestOncePreparesOnceOverProcesses(t *testing.T) {
 	}
 }
 
-// The lock of a process that is killed while it prepares goes to the next.
+// If a process is killed while it prepares, the next process gets the lock.
 func TestOnceSurvivesAKilledHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	victim := startHelper(t, "hold", path)
@@ -73,7 +73,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 		t.Errorf("error %v, want one that names the lock", err)
 	}
 
-	// Who waits takes over from who fails.
+	// If the holder fails to prepare, a waiting call gets the lock.
 	third := make(chan error)
 	go func() { third <- onceAt(t.Context(), path, never, func() error { return nil }) }()
 	close(release)
@@ -104,7 +104,7 @@ func TestOnceAsksAgainAfterTheWait(t *testing.T) {
 	}
 }
 
-// A lock's file that a file server holds a lease on, for a client of it, is waited for as the lock is.
+// If a file server holds a lease on the lock's file for one of its clients, once waits for it as it waits for the lock.
 func TestOnceWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -117,8 +117,8 @@ func TestOnceWaitsForALease(t *testing.T) {
 	}
 }
 
-// TestOnceNamesWhomItWaitsFor: who waits for some seconds says once for whom, by what the other has written; and so does the error that
-// ends the wait.
+// A call that waits for some seconds logs once which process it waits for, by the name in the lock's file, and again if the name changes.
+// The error that ends the wait has that name, too.
 func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -159,7 +159,7 @@ func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 	}
 	holder.kill()
 
-	// What is not written as a process writes it is nobody's name, and is not written over.
+	// Text in the lock's file that no process would have written is not taken for a name and is not overwritten.
 	for _, text := range []string{"", "process 1 of \x1b[2J", "process 0 of n1", "process 1 of n1\n", strings.Repeat("9", 4000)} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 	}
 }
 
-// onceAt is once with the lock at path.
+// onceAt calls once with the lock at path.
 func onceAt(ctx context.Context, path string, ready func() (bool, error), prepare func() error) error {
 	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }
 	return once(ctx, fileLock{path: path, open: open}, ready, prepare)

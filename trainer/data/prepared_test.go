@@ -47,7 +47,7 @@ func TestPreparedFileReadsBack(t *testing.T) {
 	}
 }
 
-// A change of any byte, and a cut to any length, is detected.
+// A change of any byte is detected, and so is a file cut to any length.
 func TestPreparedSeesAllDamage(t *testing.T) {
 	file := encoded(t, sample())
 	for i := range file {
@@ -62,7 +62,7 @@ func TestPreparedSeesAllDamage(t *testing.T) {
 	}
 }
 
-// A file with good sums is not believed either where it would be used wrongly.
+// A file whose checksums are right is still refused if its arrays do not make a valid table.
 func TestPreparedTableRefusesBadContents(t *testing.T) {
 	x := newArray([]float32{1, 2}, 2, 1)
 	for name, p := range map[string]*prepared{
@@ -88,7 +88,7 @@ func FuzzPrepared(f *testing.F) {
 	f.Add([]byte(`{"arrays":[{"kind":"B","dims":[4611686018427387904,4]}]}`), []byte{})
 	f.Add([]byte(`{"arrays":[{"kind":"f","dims":[-1]},{"kind":"","dims":null}]}`), []byte{1})
 	f.Fuzz(func(t *testing.T, header, rest []byte) {
-		// with good sums, without which nothing is looked at
+		// The checksums are right, since otherwise nothing else would be checked.
 		b := []byte(preparedMagic)
 		castagnoli := crc32.MakeTable(crc32.Castagnoli)
 		for _, n := range []uint32{preparedVersion, uint32(len(header)), crc32.Checksum(header, castagnoli),
@@ -116,7 +116,7 @@ func FuzzPrepared(f *testing.F) {
 	})
 }
 
-// A mapped file stays while its data set is read, and goes when nobody has the data set any more.
+// A file stays mapped while its data set is in use, and is unmapped once the data set is garbage.
 func TestMappingLastsAsLongAsItsDataSet(t *testing.T) {
 	path := writeFile(t, "a text of this test alone", []byte(strings.Repeat("text", 1<<18)))
 	mapped := func() bool {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// CountRows says of whole files what the data sets that are made of them say.
+// CountRows returns the number of rows that a data set of the same files has.
 func TestCountRowsIsWhatTheDataHas(t *testing.T) {
 	images := idxBytes([]uint32{2, 1, 3}, 1, 2, 3, 4, 5, 6)
 	npy := npyFile(1, npyDictOf("<f4", "(2, 3)"), bytesOf([]float32{1, 2, 3, 4, 5, 6}))

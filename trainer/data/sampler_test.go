@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testdata/distributed_sampler.py asked PyTorch.
+// The expected indices come from PyTorch, through testdata/distributed_sampler.py.
 func TestSamplerEqualsPyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "distributed_sampler.json"))
 	if err != nil {
@@ -48,7 +48,7 @@ func TestSamplerEqualsPyTorch(t *testing.T) { // without the race detector
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Any epoch before must leave no trace.
+				// An earlier epoch must not affect this one.
 				s.SetEpoch(c.Epoch+3, 2)
 				s.SetEpoch(c.Epoch, 0)
 				if s.Len() != c.NumSamples || !slices.Equal(s.Indices(), want) {
@@ -59,8 +59,8 @@ func TestSamplerEqualsPyTorch(t *testing.T) { // without the race detector
 	}
 }
 
-// deal has world ranks take batches of an epoch's rows, from the first on that nobody had, for some steps or to the end. It
-// returns the rows that they took, and how many there were.
+// deal has all ranks of a world take batches of an epoch's rows, after the first rows, which are already taken. They take the given
+// number of steps, or fewer if the rows end before. It returns the rows that they took, and how many all ranks had to take.
 func deal(t *rapid.T, cfg SamplerConfig, epoch, first, batch, steps int) (rows []int, total int) {
 	for cfg.Rank = range cfg.World {
 		s, err := NewDistributedSampler(cfg)
@@ -81,8 +81,8 @@ func deal(t *rapid.T, cfg SamplerConfig, epoch, first, batch, steps int) (rows [
 	return rows, total
 }
 
-// One epoch is begun by some ranks, and ended by others after any number of stops: what must hold then of how often each
-// row was trained on.
+// If an epoch is stopped any number of times and resumed by worlds of other sizes, each row is still trained on as often as Remainder
+// says: once for Uneven, at most once for Drop, and once plus the padding for Pad.
 func TestSamplerResumesWithAnotherWorld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := SamplerConfig{
@@ -124,7 +124,7 @@ func TestSamplerResumesWithAnotherWorld(t *testing.T) {
 	})
 }
 
-// checkPadding wants every row once, and the first rows of the order again, as often as the padding takes them.
+// checkPadding checks that every row was dealt once, and that the padding repeated the first rows of the order.
 func checkPadding(t *rapid.T, cfg SamplerConfig, epoch int, times []int, padding int) {
 	if padding < 0 || padding >= cfg.World {
 		t.Fatalf("a padding of %d rows by a last world of %d", padding, cfg.World)
@@ -147,7 +147,7 @@ func checkPadding(t *rapid.T, cfg SamplerConfig, epoch int, times []int, padding
 	}
 }
 
-// Stopped and started again in the same world, an epoch is the one that never stopped.
+// An epoch that is stopped and resumed in a world of the same size has the rows of an epoch that never stopped.
 func TestSamplerResumesWhereItWas(t *testing.T) {
 	for _, remainder := range []Remainder{Pad, Drop, Uneven} {
 		for rank := range 3 {

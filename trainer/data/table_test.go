@@ -17,7 +17,7 @@ func digestOf(d Dataset) [sha256.Size]byte {
 	return sum
 }
 
-// Whatever differs in a row, or in how rows are read, differs in the digest; copies agree.
+// Data sets have different digests if a row differs, or how rows are read. Copies have the same digest.
 func TestDigestDiffersWhereRowsDo(t *testing.T) {
 	load := func(images, labels []byte) Dataset {
 		return mustMNIST(t, images, labels)
@@ -54,10 +54,10 @@ func TestDigestDiffersWhereRowsDo(t *testing.T) {
 	}
 }
 
-// own is a data set that a user wrote: nothing but the interface.
+// own is a data set as a user might write it: it has only the methods of the interface.
 type own struct{ Dataset }
 
-// In every kind a view has the digest of a copy, wherever its rows lie, and other rows have another.
+// In every kind of data set, views of equal rows have the same digest, wherever the rows lie. Views of other rows have other digests.
 func TestDigestOfAViewIsThatOfACopy(t *testing.T) {
 	npy := func() (Dataset, error) {
 		return loadPair(t,
@@ -97,7 +97,7 @@ func TestDigestOfAViewIsThatOfACopy(t *testing.T) {
 	}
 }
 
-// A label that only the last row of a text has, beyond its inputs, counts too.
+// The digest depends on the last label of a text, too, which is not an input of any row.
 func TestDigestSeesTheLastLabel(t *testing.T) {
 	var sums [][32]byte
 	for _, text := range []string{"abcde", "abcdf", "abcdeX"} {
@@ -123,7 +123,7 @@ func BenchmarkDigest(b *testing.B) {
 	}
 }
 
-// A stop also ends the hashing of one long piece of memory, which a mapped file is: what comes after the stop is not hashed.
+// A stop also ends the hashing of one long piece of memory, such as a mapped file. The bytes after the stop are not hashed.
 func TestStopEndsOneLongWrite(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &stoppableHash{stopsAfter{sha256.New(), cancel}, ctx}
@@ -147,7 +147,7 @@ func (s stopsAfter) Write(b []byte) (int, error) {
 	return s.Hash.Write(b)
 }
 
-// A stop ends the hashing of rows that are read one by one: these would take years.
+// A stop ends the hashing of rows that are read one by one. The rows of this test would take years.
 func TestStopEndsTheDigest(t *testing.T) {
 	stop := errors.New("TERM")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -157,7 +157,7 @@ func TestStopEndsTheDigest(t *testing.T) {
 	}
 }
 
-// endless repeats one row for ever, and calls begun for each.
+// endless repeats one row 2^60 times, and calls begun before each read.
 type endless struct {
 	Dataset
 	begun func()

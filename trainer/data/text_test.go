@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stringOf is symbols as text.
+// stringOf returns symbols as text.
 func stringOf[T int | float32](symbols []T) string {
 	var b []byte
 	for _, s := range symbols {
@@ -42,8 +42,8 @@ func TestOpenText(t *testing.T) {
 	set.Read(2, got.X, nil, got.Labels)
 }
 
-// Of any text and context, rows are the text from its start on, labels the text from its second byte on, and less than a
-// row is left out.
+// For any text and context, the rows are the text from its first byte on, and the labels are the text from its second byte on. Less
+// than a row is left out at the end.
 func TestTextHoldsEveryByteOnce(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(r *rapid.T) {
@@ -65,7 +65,7 @@ func TestTextHoldsEveryByteOnce(t *testing.T) {
 	})
 }
 
-// makeTree writes files, and links where a name ends in "@".
+// makeTree writes files to a new folder and returns its path. A name that ends in "@" becomes a symbolic link.
 func makeTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -92,7 +92,7 @@ func TestOpenTextReadsATreeInOrder(t *testing.T) {
 		"b/2": "two", "b/1": "one", "b.txt": "three", "a": "zero", "empty": "",
 		".git/config": "hidden", "b/.hidden": "hidden", "link@": "a", "folder@": "b",
 	})
-	// "b/" comes before "b.txt", as folders are gone through by the names in them; the link to a folder does not add a second copy
+	// The folder b comes before b.txt, since names are sorted folder by folder. The link to a folder does not add a second copy.
 	const want = "zero\x00one\x00two\x00three\x00\x00zero"
 	link := filepath.Join(t.TempDir(), "root")
 	if err := os.Symlink(root, link); err != nil {
@@ -111,7 +111,7 @@ func TestOpenTextReadsATreeInOrder(t *testing.T) {
 	}
 }
 
-// A cache below the tree that it is for is not part of the text, whatever it holds and whichever path leads to it.
+// A cache inside the tree is not part of the text, whatever it holds and whichever path leads to it.
 func TestOpenTextLeavesOutTheCache(t *testing.T) {
 	root := makeTree(t, map[string]string{"a": "one", "z": "two", "link@": "deep/cache", "deep/cache/left": "over"})
 	table := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
@@ -164,7 +164,7 @@ func TestOpenTextRefusesBadPaths(t *testing.T) {
 	}
 }
 
-// The text begins as every edition of Coriolanus in that file does.
+// The text begins with "First Citizen", as the file of Coriolanus does.
 func TestRealTextBeginsAsPrinted(t *testing.T) {
 	set, err := OpenText(t.Context(), nil, filepath.Join("testdata", "coriolanus.txt"), 13)
 	if err != nil {
@@ -177,7 +177,7 @@ func TestRealTextBeginsAsPrinted(t *testing.T) {
 	}
 }
 
-// A tree with a hole in it is refused at the hole, before memory is taken for the rest.
+// A tree that holds a sparse file is refused at the file's hole, before the rest is read into memory.
 func TestTreeWithAHoleIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := holeOf(t, dir, "b", strings.Repeat("text", betweenLooks/2), 8<<20)
@@ -199,7 +199,7 @@ func TestTreeWithAHoleIsRefused(t *testing.T) {
 	if _, err := OpenText(t.Context(), nil, dir, 8); err == nil || !strings.Contains(err.Error(), "read text: "+path) {
 		t.Errorf("error %v, want one that names the file", err)
 	}
-	// Zero bytes here and there may be a text's.
+	// Some zero bytes may be part of a text.
 	few := makeTree(t, map[string]string{"a": "a" + strings.Repeat("\x00", treeHole) + "b", "c": strings.Repeat("\x00", treeHole-1)})
 	if _, err := OpenText(t.Context(), nil, few, 8); err != nil {
 		t.Errorf("a text with some zero bytes: %v", err)
