@@ -14,7 +14,7 @@ import (
 	"ddpbatch/trainer/ddp"
 )
 
-// A Result is the same on every rank.
+// With local SGD, every rank has the same Result.
 func TestLocalSGDHasOneResult(t *testing.T) {
 	cfg := deepJob()
 	cfg.DDP.AverageEvery = 3
@@ -24,7 +24,7 @@ func TestLocalSGDHasOneResult(t *testing.T) {
 	}
 }
 
-// A loss that is not a number ends all ranks, those too that have a finite one.
+// A loss that is not finite on one rank ends all ranks, even those whose loss is finite.
 func TestLocalSGDEndsAllRanksWhenOneDiverges(t *testing.T) {
 	dir := t.TempDir()
 	x := normals(1, 40*4)
@@ -41,7 +41,7 @@ func TestLocalSGDEndsAllRanksWhenOneDiverges(t *testing.T) {
 	}
 }
 
-// Between two averages ranks hold different parameters, which are neither evaluated nor saved.
+// Parameters are evaluated and saved only when they are averages. Between two averages they differ between ranks.
 func TestLocalSGDSavesAveragesOnly(t *testing.T) {
 	cfg := deepJob()
 	cfg.DDP.AverageEvery = 3 // after steps 1, 4, 7, 10 and at the ends of epochs, 6 and 12
@@ -54,7 +54,7 @@ func TestLocalSGDSavesAveragesOnly(t *testing.T) {
 	}
 }
 
-// A loss that is not finite is noticed when ranks average. The error names the step where it was, whichever rank had it; until then
+// A loss that is not finite is noticed when the ranks average. The error names the step that had it, whichever rank that was. Until then
 // no number that is not finite is written or printed.
 func TestLocalSGDNamesTheStepThatDiverged(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -106,7 +106,7 @@ func TestLocalSGDNamesTheStepThatDiverged(t *testing.T) {
 	}
 }
 
-// localSteps takes the steps of an epoch on 2 ranks. check is called on each between a step and what follows it.
+// localSteps takes the steps of one epoch on 2 ranks. It calls check on each rank after each step, in place of the trainer's own afterStep.
 func localSteps(t *testing.T, cfg Config, check func(ctx context.Context, tr *trainer) error) []error {
 	t.Helper()
 	return onRanks(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
@@ -128,7 +128,7 @@ func localSteps(t *testing.T, cfg Config, check func(ctx context.Context, tr *tr
 	})
 }
 
-// Parameters are compared where they are averages, the first time after each multiple of check_every_steps: no step need be both.
+// Parameters are compared at the first average after each multiple of check_every_steps, even if no average is at such a multiple.
 func TestLocalSGDFindsDrift(t *testing.T) {
 	cfg := deepJob()
 	cfg.BatchSize, cfg.DDP.AverageEvery, cfg.DDP.CheckEverySteps = 1, 2, 10 // 24 steps, averages after 1, 3, 5, 7, 9, 11, ...
@@ -137,7 +137,7 @@ func TestLocalSGDFindsDrift(t *testing.T) {
 			return err
 		}
 		if tr.inSync && tr.env.Comm.Rank() == 1 {
-			tr.params[0].Value[0]++ // what averaging has not given to all
+			tr.params[0].Value[0]++ // differs from the average on the other rank
 		}
 		return tr.compareParameters(ctx)
 	}) {
@@ -148,10 +148,10 @@ func TestLocalSGDFindsDrift(t *testing.T) {
 	}
 }
 
-// Between two averages ranks do not communicate, and no time is said to go there.
+// Between two averages ranks do not communicate, and the metrics report no time for communication.
 func TestLocalSGDStepsWithoutCommunication(t *testing.T) {
 	cfg := deepJob()
-	cfg.BatchSize, cfg.DDP.AverageEvery, cfg.DDP.AverageWarmup = 1, 100, 2 // of 24 steps the first 2 and the third have something to send
+	cfg.BatchSize, cfg.DDP.AverageEvery, cfg.DDP.AverageWarmup = 1, 100, 2 // of 24 steps only the first three communicate
 	for i, err := range localSteps(t, cfg, func(ctx context.Context, tr *trainer) error {
 		if tr.env.Comm.Rank() == 0 && tr.at.Step == 2 && tr.epoch.comm == 0 {
 			return errors.New("steps of all ranks took no time to communicate")

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// The header of the file that init names says, before anything runs, whether its tensors fit the model.
+// CheckInit compares the names and shapes in the header of the file that init names with the model's, before anything runs.
 func TestCheckInitComparesNamesAndShapes(t *testing.T) {
 	generated, text, images := DefaultConfig(), DefaultConfig(), DefaultConfig()
 	generated.Data.Kind, generated.Model.Kind = "generated", "mlp"
@@ -63,7 +63,7 @@ func TestCheckInitComparesNamesAndShapes(t *testing.T) {
 	wantInit(t, turned, dir, "in the file and ")
 }
 
-// wantInit wants an error with some words of CheckInit; "": none.
+// wantInit checks that CheckInit returns an error with the given words, or no error if words is "".
 func wantInit(t *testing.T, cfg Config, dir, words string) {
 	t.Helper()
 	err := cfg.CheckInit(func(path string) string { return below(dir, path) })

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// counted counts the products of a library.
+// counted counts the matrix products of a library.
 type counted struct {
 	blas.Library
 	products atomic.Int64
@@ -25,7 +25,7 @@ func (c *counted) Sgemm(tA, tB gonum.Transpose, m, n, k int, alpha float32, a []
 	c.Library.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, y, ldc)
 }
 
-// All replicas of a process evaluate, each a part of the batch, and come to what one of them says of the whole.
+// All replicas of a process evaluate a part of the batch each. Their score is that of one replica for the whole batch.
 func TestReplicasEvaluateAsOne(t *testing.T) {
 	jobs := map[string]func() (string, Config){
 		"mlp": func() (string, Config) { return "", deepJob() },
@@ -42,7 +42,7 @@ func TestReplicasEvaluateAsOne(t *testing.T) {
 				if err := tr.setUp(ctx); err != nil {
 					return err
 				}
-				if _, err := tr.run(ctx); err != nil { // running statistics have changed by now
+				if _, err := tr.run(ctx); err != nil { // changes the running statistics
 					return err
 				}
 				return scoreBothWays(ctx, t, tr)
@@ -54,14 +54,14 @@ func TestReplicasEvaluateAsOne(t *testing.T) {
 	}
 }
 
-// scoreBothWays holds the score of all replicas against that of the first.
+// scoreBothWays compares the score of all replicas with that of the first replica alone.
 func scoreBothWays(ctx context.Context, t *testing.T, tr *trainer) error {
 	t.Helper()
 	replicas := tr.engine.(*dataParallel).replicas
 	library := &counted{Library: tr.blas}
 	pass := tr.pass
 	pass.Training, pass.BLAS = false, library
-	for _, rows := range []int{1, 4, 7, 12} { // 3 replicas have 1 0 0, 2 2 0, 3 3 1 and 4 4 4
+	for _, rows := range []int{1, 4, 7, 12} { // the 3 replicas get 1 0 0, 2 2 0, 3 3 1 and 4 4 4 rows
 		var b data.Batch
 		b.Fill(tr.train, []int{3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 32, 38}[:rows])
 		all, err := tr.engine.score(ctx, &pass, &b)
@@ -73,7 +73,7 @@ func scoreBothWays(ctx context.Context, t *testing.T, tr *trainer) error {
 		if err != nil {
 			return err
 		}
-		// Float32 sums in another order.
+		// The float32 sums are in another order.
 		if math.Abs(all.loss-one.loss) > 1e-5*one.loss || all.right != one.right {
 			t.Errorf("%d rows: 3 replicas have %+v, one has %+v", rows, all, one)
 		}

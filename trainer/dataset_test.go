@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestStopEndsTheWaitForData: another process holds the lock of the data cache while the ranks are asked to stop. They end as those that
-// had nothing to save, though only one of them waits; and train once the lock is free.
+// If the ranks are asked to stop while another process holds the lock of the data cache, they end without a step, even though only one of
+// them waits for the lock. A later run trains once the lock is free.
 func TestStopEndsTheWaitForData(t *testing.T) {
 	dir := t.TempDir()
 	table := filepath.Join(dir, "table.csv")
@@ -72,7 +72,7 @@ func TestStopEndsTheWaitForData(t *testing.T) {
 	}
 }
 
-// TestExposedCacheIsNamed: the error of a data cache that others can write to says which key of the job names it.
+// The error about a data cache that others can write to says which key of the job names the cache.
 func TestExposedCacheIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	table, cache := filepath.Join(dir, "table.csv"), filepath.Join(dir, "cache")
@@ -91,7 +91,7 @@ func TestExposedCacheIsNamed(t *testing.T) {
 	}
 }
 
-// opened is how many of this process's files are open at path.
+// opened returns how many of this process's open files are the file at path.
 func opened(t *testing.T, path string) int {
 	t.Helper()
 	const open = "/proc/self/fd"

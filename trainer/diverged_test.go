@@ -17,13 +17,13 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// The rank whose outputs overflow looks for the layer by itself, while the other one is in the middle of a step in which both add up
-// what batch normalization needs: neither waits for the other in vain.
+// A rank whose outputs overflow looks for the layer by itself. The other rank is then in the middle of a step that sums statistics of batch
+// normalization over ranks, but neither waits for the other.
 func TestOneRankDivergesWithoutWaitingForOthers(t *testing.T) {
 	dir, cfg := imageJob(t)
 	cfg.DDP.SyncBatchNorm = true
 	wait := mpi.DefaultConfig()
-	wait.Timeout = patience // for which a rank that waits in vain would
+	wait.Timeout = patience // a rank that waited in vain would wait as long as this
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(2), mpi.InitConfig{Config: wait})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestOneRankDivergesWithoutWaitingForOthers(t *testing.T) {
 			return err
 		}
 		if rank == 1 {
-			for _, head := range tr.params[len(tr.params)-2:] { // the last layer's, on which no statistics depend
+			for _, head := range tr.params[len(tr.params)-2:] { // statistics do not depend on the last layer's parameters
 				for j := range head.Value {
 					head.Value[j] = 3e38
 				}
@@ -55,7 +55,7 @@ func TestOneRankDivergesWithoutWaitingForOthers(t *testing.T) {
 	}
 }
 
-// wantErrors wants an error with all of some words on every rank.
+// wantErrors checks that every rank has an error that holds all words.
 func wantErrors(t *testing.T, world []*rank, words ...string) {
 	t.Helper()
 	for i, r := range world {
@@ -71,7 +71,7 @@ func wantErrors(t *testing.T, world []*rank, words ...string) {
 	}
 }
 
-// What is wrong with files or with how they go together ends every rank, with words that help.
+// Files that are wrong, or that do not fit together, end every rank with an error that says what to do.
 func TestBadFilesEndEveryRank(t *testing.T) {
 	dir := t.TempDir()
 	writeNPY(t, dir, "x.npy", []int{12, 4}, normals(1, 12*4))
@@ -156,7 +156,7 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 	}
 }
 
-// An error of one rank is returned on all.
+// A bad file on one rank ends all ranks with its error.
 func TestABadFileOfOneRankEndsAll(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "weights"), nil, 0o600); err != nil {
@@ -179,8 +179,8 @@ func TestABadFileOfOneRankEndsAll(t *testing.T) {
 	}
 }
 
-// A row that no number is large enough for ends training on all ranks, with the step and the layer, and with the checkpoint of the step
-// before as it was.
+// A row whose outputs overflow ends training on all ranks. The error names the step and the layer, and the checkpoint of the step before
+// stays as it was.
 func TestTheLayerThatOverflowsIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		world  int
@@ -201,11 +201,11 @@ func TestTheLayerThatOverflowsIsNamed(t *testing.T) {
 	}
 }
 
-// overflow trains on rows of which one, in the third step of 8 rows, is too large.
+// overflow trains on rows in steps of 8. One row of the third step is so large that its outputs overflow.
 func overflow(t *testing.T, world int, change func(*Config)) {
 	t.Helper()
 	dir := t.TempDir()
-	const rows, bad = 48, 21 // row 5 of its step, which is rank 1's of 2
+	const rows, bad = 48, 21 // row 5 of its step, which belongs to rank 1 of 2
 	x := normals(1, rows*5)
 	for i := range 5 {
 		x[bad*5+i] = 3e38
@@ -216,7 +216,7 @@ func overflow(t *testing.T, world int, change func(*Config)) {
 	cfg.Model.Activation, cfg.Data.Shuffle, cfg.Optimizer.LR, cfg.Init = "relu", false, 1e-9, "init"
 	cfg.Data.Kind, cfg.Data.InputFile, cfg.Data.TargetFile = "npy", "x.npy", "y.npy"
 	change(&cfg)
-	// Weights of 1 add 5 numbers of 3e38 up, and do not change by much before.
+	// With weights of 1 the first layer adds up 5 numbers of 3e38. The steps before hardly change the weights.
 	writeInit(t, cfg, generatedSpec(cfg), filepath.Join(dir, "init"))
 	ones(t, filepath.Join(dir, "init"))
 
@@ -242,7 +242,7 @@ func overflow(t *testing.T, world int, change func(*Config)) {
 	}
 }
 
-// A learning rate that throws the parameters away ends training by the next loss, with the parameter.
+// A learning rate that makes parameters overflow ends training no later than the next loss.
 func TestTheParameterThatOverflowsIsNamed(t *testing.T) {
 	for _, world := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
@@ -254,12 +254,12 @@ func TestTheParameterThatOverflowsIsNamed(t *testing.T) {
 	}
 }
 
-// The pass that went wrong need not be the step's last.
+// The layer is named, too, if a pass before the step's last one overflows.
 func TestTheLayerThatOverflowsInTheFirstPassIsNamed(t *testing.T) {
 	overflow(t, 2, func(c *Config) { c.BatchSize, c.Accumulate, c.Data.Train = 2, 2, "4:48" })
 }
 
-// No stage of a pipeline has the whole model, and still a file with more than that is none of it.
+// A pipeline refuses a file with tensors that the model does not have, although no stage has the whole model.
 func TestPipelineRefusesAFileOfAnotherModel(t *testing.T) {
 	for name, tensor := range map[string]checkpoint.Tensor{
 		"the model has no 99.weight":  checkpoint.Float32Tensor("99.weight", []int{2}, []float32{1, 2}),

@@ -14,11 +14,11 @@ import (
 	"ddpbatch/trainer/ddp"
 )
 
-// unitRows is how many rows markedJob has: a prime number, which no number of ranks divides.
+// unitRows is the number of rows of markedJob. It is a prime number, so that no number of ranks divides it.
 const unitRows = 23
 
-// markedJob is a job whose checkpoints show which rows were trained on: input i of row i is 1 and all others are 0, so that a step of
-// one linear layer, without momentum, changes weight i if row i is in it, and no other row's.
+// markedJob returns a job whose checkpoints show which rows were trained on. Input i of row i is 1 and all other inputs are 0, so that a
+// step of one linear layer, without momentum, changes weight i only if row i is in the step.
 func markedJob(t testing.TB) (dir string, cfg Config) {
 	t.Helper()
 	dir = t.TempDir()
@@ -35,10 +35,10 @@ func markedJob(t testing.TB) (dir string, cfg Config) {
 	return dir, cfg
 }
 
-// seen is how often each row was trained on in an epoch.
+// seen counts how often each row was trained on in an epoch.
 type seen map[int]int
 
-// rowsSeen reads in c, which has a checkpoint of every step, what rows each epoch has seen.
+// rowsSeen returns the rows that each epoch has trained on. It compares the checkpoints in c, which must have one of every step.
 func rowsSeen(t testing.TB, c checkpoints, cfg Config, dir string) []seen {
 	t.Helper()
 	start := complete(t, "local", 1, cfg, func(_ int, cfg *Config, env *Env) {
@@ -80,7 +80,7 @@ func rowsSeen(t testing.TB, c checkpoints, cfg Config, dir string) []seen {
 	return epochs
 }
 
-// goOn trains, from the newest checkpoint in c if there is one, and stops after k steps more; 0: at the end.
+// goOn trains from the newest checkpoint in c, if there is one, and stops after k more steps. If k is 0, it trains to the end.
 func goOn(t testing.TB, c checkpoints, world int, cfg Config, dir string, k int64) training {
 	t.Helper()
 	stop, taken := make(chan struct{}), int64(0)
@@ -102,7 +102,7 @@ func goOn(t testing.TB, c checkpoints, world int, cfg Config, dir string, k int6
 	})
 }
 
-// A run whose number of ranks changes in the middle of an epoch trains on every row exactly once an epoch.
+// A run whose number of ranks changes in the middle of an epoch trains on every row exactly once in each epoch.
 func TestEveryRowIsTrainedOnAsRanksComeAndGo(t *testing.T) {
 	dir, cfg := markedJob(t)
 	for before := 1; before <= 4; before++ {
@@ -110,7 +110,7 @@ func TestEveryRowIsTrainedOnAsRanksComeAndGo(t *testing.T) {
 			t.Run(fmt.Sprintf("from %d to %d", before, after), func(t *testing.T) {
 				c := newCheckpoints()
 				goOn(t, c, before, cfg, dir, 1)
-				goOn(t, c, after, cfg, dir, 2) // for 4 ranks to the end of the epoch
+				goOn(t, c, after, cfg, dir, 2) // 4 ranks reach the end of the epoch
 				goOn(t, c, before, cfg, dir, 0)
 				for epoch, rows := range rowsSeen(t, c, cfg, dir) {
 					for row := range unitRows {
@@ -124,7 +124,7 @@ func TestEveryRowIsTrainedOnAsRanksComeAndGo(t *testing.T) {
 	}
 }
 
-// Padding repeats a row for some ranks, and dropping leaves some out: fewer than there are ranks.
+// With "pad" some rows are repeated, and with "drop" some are left out: in each epoch fewer than the last world has ranks.
 func TestEqualSharesHoldAsRanksComeAndGo(t *testing.T) {
 	for _, remainder := range []string{"pad", "drop"} {
 		t.Run(remainder, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestEqualSharesHoldAsRanksComeAndGo(t *testing.T) {
 						other++
 					}
 				}
-				if other > 2 { // of the last 3 ranks, at most 2 lack a row
+				if other > 2 { // at most 2 of the last 3 ranks can lack a row
 					t.Errorf("epoch %d: %d rows were not trained on once", epoch, other)
 				}
 			}
@@ -168,7 +168,7 @@ func TestZeroMayComeAndGo(t *testing.T) {
 			}
 			last = goOn(t, c, world, cfg, "", k)
 		}
-		// The order of tensors shows which rank had them.
+		// The order of tensors depends on which rank had them.
 		slices.SortFunc(last.state.Tensors, func(a, b checkpoint.Tensor) int { return strings.Compare(a.Name, b.Name) })
 		return last.state
 	}
@@ -184,7 +184,7 @@ func TestPipelinesMayComeAndGo(t *testing.T) {
 		"gpt": func() (string, Config) { return textJob(t) },
 		"cnn": func() (string, Config) {
 			dir, cfg := imageJob(t)
-			cfg.Model.BatchNorm = false // its statistics are those of a micro-batch
+			cfg.Model.BatchNorm = false // its statistics would be those of a micro-batch
 			return dir, cfg
 		},
 	}
@@ -212,7 +212,7 @@ func TestPipelinesMayComeAndGo(t *testing.T) {
 	}
 }
 
-// What compression has left out so far is not lost when ranks come or go: every rank begins with the mean of what the ranks had.
+// The residuals of compression are not lost when the number of ranks changes: every rank begins with the mean of the old ranks' residuals.
 func TestResidualsOfRanksThatAreGoneAreKept(t *testing.T) {
 	for _, compress := range []string{"int8", "powersgd"} {
 		for before := 1; before <= 4; before++ {
@@ -244,7 +244,7 @@ func TestResidualsOfRanksThatAreGoneAreKept(t *testing.T) {
 	}
 }
 
-// checkResiduals holds what a rank of a new world begins with against what the ranks of the old one had in the end.
+// checkResiduals compares the hook state with which a rank of a new world begins with the state that the old ranks had at the end.
 func checkResiduals(t *testing.T, got []ddp.State, old *checkpoint.State, rank, before, after int) {
 	t.Helper()
 	residuals := 0
@@ -264,7 +264,7 @@ func checkResiduals(t *testing.T, got []ddp.State, old *checkpoint.State, rank, 
 				}
 			}
 		}
-		// Two orders of the same few additions.
+		// The same few additions are made in another order.
 		if d := distance(s.Value, want); d > 1e-6 {
 			t.Errorf("rank %d: %s differs by %v", rank, s.Name, d)
 		}
@@ -274,10 +274,10 @@ func checkResiduals(t *testing.T, got []ddp.State, old *checkpoint.State, rank, 
 	}
 }
 
-// A job that goes on with fewer epochs than it has behind it is done, also where its schedule counts the steps of all.
+// A job that resumes with fewer epochs than it has trained is done, even if its schedule depends on the number of all steps.
 func TestFewerEpochsAreDone(t *testing.T) {
 	for _, kind := range []string{"cosine", "one_cycle", "linear"} {
-		for _, stop := range []int64{0, 8} { // at the end of 6 epochs of 3 steps, and in the third
+		for _, stop := range []int64{0, 8} { // at the end of 6 epochs of 3 steps, and in the third epoch
 			cfg := deepJob()
 			cfg.Schedule.Kind, cfg.Epochs = kind, 6
 			c := newCheckpoints()

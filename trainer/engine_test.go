@@ -9,24 +9,24 @@ import (
 	"ddpbatch/mpi"
 )
 
-// Statistics over all ranks are those of the whole batch, too, where some ranks have fewer rows, or none, in a step.
+// Statistics over all ranks are those of the whole batch even if some ranks have fewer rows, or no rows, in a step.
 func TestSyncBatchNormCountsUnevenRows(t *testing.T) {
 	dir, cfg := imageJob(t)
 	cfg.DDP.SyncBatchNorm, cfg.Data.Remainder, cfg.Data.Train = true, "uneven", "0:41"
 	inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
 	cfg.BatchSize = 12
-	want := complete(t, "local", 1, cfg, inDir) // the fourth step has 5 rows
+	want := complete(t, "local", 1, cfg, inDir) // the fourth step has only 5 rows
 	cfg.BatchSize = 3
 	nearModel(t, complete(t, "local", 4, cfg, inDir).state, want.state, sumsInOtherOrder)
 
-	cfg.BatchSize, cfg.Data.Train = 10, "0:41" // the fifth has 1
+	cfg.BatchSize, cfg.Data.Train = 10, "0:41" // the fifth step has only 1 row
 	want = complete(t, "local", 1, cfg, inDir)
 	cfg.BatchSize = 5
 	nearModel(t, complete(t, "local", 2, cfg, inDir).state, want.state, sumsInOtherOrder)
 }
 
-// Gradients that overflow float16 cost some steps, until the loss scale is small enough; ranks agree on it. (That it is remembered
-// is TestResumeRemembersEverything's to show.)
+// Steps whose gradients overflow float16 are skipped until the loss scale is small enough. All ranks have the same scale.
+// (TestResumeRemembersEverything shows that a resume keeps it.)
 func TestLossScaleFallsUntilGradientsFit(t *testing.T) {
 	cfg := deepJob()
 	cfg.Precision, cfg.Data.Noise, cfg.Optimizer.Momentum = "float16", 40, 0
@@ -45,7 +45,7 @@ func TestLossScaleFallsUntilGradientsFit(t *testing.T) {
 			if !moved {
 				skipped++
 			}
-			// The scale halves after a step that was skipped, and only then.
+			// The scale halves after a skipped step, and only then.
 			if moved && now != scale || !moved && now != scale/2 {
 				t.Errorf("world %d, step %d: moved is %v, and the scale goes from %v to %v", world, step, moved, scale, now)
 			}
@@ -68,17 +68,17 @@ func sameValues(t *testing.T, a, b *checkpoint.State) bool {
 	return true
 }
 
-// However a batch is split, each part drops something else: two equal rows do not do what one of them does alone.
+// However a batch is split, dropout drops other units in each part. So two equal rows do not drop the same units as one of them alone.
 func TestDropoutDiffersFromPartToPart(t *testing.T) {
 	dir := t.TempDir()
 	x := normals(1, 40)
 	writeNPY(t, dir, "x.npy", []int{2, 40}, append(x, x...))
 	writeNPY(t, dir, "y.npy", []int{2, 1}, []float32{3, 3})
 	for name, test := range map[string]struct {
-		world  int // of the one row
+		world  int // ranks for one row
 		change func(*Config)
 		split  func(*Config) // for two rows
-		ranks  int           // then
+		ranks  int           // ranks for two rows
 	}{
 		"rows":          {1, func(*Config) {}, func(c *Config) { c.BatchSize = 2 }, 1},
 		"ranks":         {1, func(*Config) {}, func(*Config) {}, 2},
@@ -100,7 +100,7 @@ func TestDropoutDiffersFromPartToPart(t *testing.T) {
 			}
 			test.split(&cfg)
 			two := complete(t, "local", test.ranks, cfg, inDir)
-			// The unit whose input weights stay as they are is the one that was dropped.
+			// A unit whose input weights did not change was dropped.
 			if dropped(t, one.state, cfg) == dropped(t, two.state, cfg) {
 				t.Error("the same units were dropped")
 			}
@@ -108,7 +108,7 @@ func TestDropoutDiffersFromPartToPart(t *testing.T) {
 	}
 }
 
-// dropped has a letter for each hidden unit: whether the only step has changed its weights.
+// dropped returns a byte for each hidden unit: 'x' if training has changed its input weights, '.' if the unit was dropped.
 func dropped(t *testing.T, s *checkpoint.State, cfg Config) string {
 	t.Helper()
 	model, err := newModel(cfg.Model, specOf(40, 1), cfg.Seed, nil)
@@ -129,7 +129,7 @@ func dropped(t *testing.T, s *checkpoint.State, cfg Config) string {
 	return string(units)
 }
 
-// PowerSGD begins at its step, and before that nothing is compressed.
+// PowerSGD compresses nothing before its first step.
 func TestPowerSGDBeginsLater(t *testing.T) {
 	cfg := deepJob() // 12 steps
 	cfg.DDP.Rank = 1
@@ -147,7 +147,8 @@ func TestPowerSGDBeginsLater(t *testing.T) {
 	}
 }
 
-// Copies of a stage for its micro-batches have one memory from the beginning on: a rank never holds as many models as micro-batches.
+// The copies of a stage for its micro-batches share the memory of parameters, gradients and buffers from the beginning, so that a rank
+// never holds as many models as micro-batches.
 func TestMicroBatchesShareParameters(t *testing.T) {
 	dir, cfg := imageJob(t)
 	cfg.Pipeline, cfg.MicroBatches = 2, 4

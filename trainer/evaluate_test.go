@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// evaluatedJob is deepJob with steps steps an epoch for ranks that have batches of 8 together, and 8 rows to evaluate on.
+// evaluatedJob returns deepJob with the given number of steps in each epoch, in batches of 8 rows over all ranks, and with 8 rows to
+// evaluate on.
 func evaluatedJob(world, epochs, steps int) Config {
 	cfg := deepJob()
 	cfg.Epochs, cfg.BatchSize, cfg.Data.Rows = epochs, 8/world, 8*steps+8
@@ -19,7 +20,7 @@ func evaluatedJob(world, epochs, steps int) Config {
 	return cfg
 }
 
-// evaluationsIn are the steps of the metrics' lines with an evaluation. Every line has a rate.
+// evaluationsIn returns the steps of the metrics' lines that have an evaluation. It checks that every line has a rate.
 func evaluationsIn(t *testing.T, lines *bytes.Buffer) []int64 {
 	t.Helper()
 	var steps []int64
@@ -42,7 +43,7 @@ func evaluationsIn(t *testing.T, lines *bytes.Buffer) []int64 {
 	return steps
 }
 
-// Evaluations are where they were asked for, each with a line of metrics of its own step.
+// Evaluations are made after the configured steps and epochs, each with a line of metrics of its own step.
 func TestEvaluationsBelongToTheirSteps(t *testing.T) {
 	for name, test := range map[string]struct {
 		world, epochs, steps int
@@ -89,7 +90,7 @@ func TestNoEvaluationIsPrintedTwice(t *testing.T) {
 	cfg := evaluatedJob(1, 5, 4)
 	cfg.Evaluate.EveryEpochs, cfg.Evaluate.EverySteps = 3, 3
 	out := trainOver(t, "local", 1, cfg, nil)[0].out.String()
-	for epoch, want := range []bool{false, false, true, false, true} { // step 12, which is the third epoch's end, and the last
+	for epoch, want := range []bool{false, false, true, false, true} { // after step 12, the third epoch's end, and at the end of the run
 		line := regexp.MustCompile(fmt.Sprintf(`epoch %d \| loss \S+ \| samples/s \d+ \| eval loss \d+\.\d{4}\n`, epoch))
 		if line.MatchString(out) != want {
 			t.Errorf("evaluated at the end of epoch %d is %v, want %v:\n%s", epoch, !want, want, out)
@@ -97,7 +98,7 @@ func TestNoEvaluationIsPrintedTwice(t *testing.T) {
 	}
 }
 
-// A run that max_steps ends reports its last step as it reports the end of an epoch, and once only: an attempt that resumes there has
+// A run that max_steps ends reports its last step as it reports the end of an epoch, and only once. An attempt that resumes there has
 // nothing to do, unless the evaluation was interrupted.
 func TestMaxStepsEndsWithAReport(t *testing.T) {
 	for _, steps := range []int{6, 8} { // within the second epoch, and at its end
@@ -133,7 +134,7 @@ func TestMaxStepsEndsWithAReport(t *testing.T) {
 	}
 }
 
-// A run that is stopped where an evaluation is due, and not made yet, makes it when it goes on.
+// A run that is stopped after a step whose evaluation is due makes that evaluation when it resumes.
 func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
 		world, epochs, steps int
@@ -162,7 +163,7 @@ func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race d
 					}
 				})
 				if !stopped.Stopped {
-					continue // local SGD stops where ranks have averages, which may be the end
+					continue // local SGD stops at the next average, which may be at the end
 				}
 				resumed := completeIn(t, stopped.checkpoints, "local", test.world, cfg,
 					func(_ int, _ *Config, env *Env) { env.Resume = true })
@@ -177,7 +178,7 @@ func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race d
 	}
 }
 
-// Every rank shows that it gets on: after each step, and in evaluations, however long they are.
+// Every rank calls Alive after each step and after each round of an evaluation.
 func TestEveryRankShowsThatItIsAlive(t *testing.T) {
 	cfg := evaluatedJob(2, 2, 4)
 	cfg.Data.Eval, cfg.Data.Rows = rowRange(32, 72), 72 // 5 rounds of 4 rows on each of 2 ranks

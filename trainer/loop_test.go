@@ -17,11 +17,11 @@ import (
 	"ddpbatch/trainer/blas"
 )
 
-// sumsInOtherOrder is how far values of about 1 may be apart after some steps of SGD when the gradients of a batch are added up in
+// sumsInOtherOrder is how much values of about 1 may differ after some steps of SGD if the gradients of a batch are added up in
 // another order: a few units in the last place, 6e-8, for each step.
 const sumsInOtherOrder = 3e-6
 
-// nearModel compares parameters and buffers.
+// nearModel compares parameters and buffers within a tolerance.
 func nearModel(t *testing.T, got, want *checkpoint.State, tolerance float64) {
 	t.Helper()
 	compared := 0
@@ -39,7 +39,7 @@ func nearModel(t *testing.T, got, want *checkpoint.State, tolerance float64) {
 	}
 }
 
-// However a batch of rows is split up, over ranks, passes, replicas or pipelines, the same steps are taken.
+// The steps are the same however a batch of rows is split over ranks, passes, replicas or pipelines.
 func TestABatchMayBeSplit(t *testing.T) { // without the race detector
 	type split struct {
 		name   string
@@ -109,9 +109,8 @@ func TestABatchMayBeSplit(t *testing.T) { // without the race detector
 	})
 }
 
-// TestMaxStepsEndsARunThatGoesOn: a run that max_steps ends, in the middle of an epoch or at its end, has as many steps,
-// and goes on from there, with more of them, to the very bytes of a run that it never ended. Ranks that step alone average
-// first.
+// A run that max_steps ends, in the middle of an epoch or at its end, has that many steps. Resumed without the limit, it ends with the
+// same bytes as a run without the limit. Ranks of local SGD average before they end.
 func TestMaxStepsEndsARunThatGoesOn(t *testing.T) {
 	const size, epochs, perEpoch = 2, 3, 4
 	for name, change := range map[string]func(*Config){
@@ -137,7 +136,7 @@ func TestMaxStepsEndsARunThatGoesOn(t *testing.T) {
 					t.Errorf("max_steps %d: resumed, it is at step %d", steps, again.Steps)
 				}
 				mustTrain(t, size, cfg, open(c, 0))
-				if name != "ddp" { // an average more than the straight run has
+				if name != "ddp" { // local SGD has averaged once more than the straight run
 					continue
 				}
 				mustTrain(t, size, cfg, open(straight, 0))
@@ -165,8 +164,8 @@ func sameModel(t *testing.T, got, want *checkpoint.State) {
 	}
 }
 
-// The bits of a trained model depend neither on how gradients are dealt to buckets, nor on when they travel, nor on what they travel
-// over, nor on who keeps the optimizer's state.
+// The bits of a trained model depend neither on the buckets of gradients, nor on when they are sent, nor on the transport, nor on which
+// ranks keep the optimizer's state.
 func TestBitsOfParametersDependOnNoSetting(t *testing.T) { // without the race detector
 	ways := []struct {
 		name   string
@@ -210,7 +209,7 @@ func TestBitsOfParametersDependOnNoSetting(t *testing.T) { // without the race d
 	}
 }
 
-// stepping is a trainer of one rank that stands before its first step.
+// stepping returns a trainer of one rank that is about to take its first step.
 func stepping(t testing.TB, cfg Config) *trainer {
 	t.Helper()
 	tr := newTrainer(cfg, Env{Comm: mpi.Self()})
@@ -222,7 +221,7 @@ func stepping(t testing.TB, cfg Config) *trainer {
 	return tr
 }
 
-// dense is one layer from 20 to 1, on 4,096 generated rows in batches of 32.
+// dense returns a job of one layer from 20 inputs to 1 output, on 4,096 generated rows in batches of 32.
 func dense() Config {
 	cfg := DefaultConfig()
 	cfg.BatchSize, cfg.Loss = 32, "mse"
@@ -266,7 +265,7 @@ func BenchmarkStepMLP(b *testing.B) {
 	benchmarkStep(b, cfg)
 }
 
-// clocked is a library that adds up the time in its products.
+// clocked is a library that adds up the time spent in its matrix products.
 type clocked struct {
 	blas.Library
 	spent time.Duration
@@ -279,7 +278,8 @@ func (c *clocked) Sgemm(tA, tB gonum.Transpose, m, n, k int, alpha float32, a []
 	c.spent += time.Since(start)
 }
 
-// BenchmarkTraining has the models of scripts/bench-train, whose "outside products" it gives.
+// BenchmarkTraining trains the models of scripts/bench-train. Its %outside is the script's "outside products", the share of time that is
+// not spent in matrix products.
 func BenchmarkTraining(b *testing.B) {
 	b.Run("library", func(b *testing.B) {
 		_, info, err := blas.Open(blas.Config{Library: blas.Auto})
@@ -302,7 +302,7 @@ func BenchmarkTraining(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			trainOn() // buffers get their sizes
+			trainOn() // allocates buffers
 			products.spent = 0
 			b.ReportAllocs()
 			for b.Loop() {
@@ -314,7 +314,7 @@ func BenchmarkTraining(b *testing.B) {
 	}
 }
 
-// benchmarkConfig is a job of a model, on noise.
+// benchmarkConfig returns a job that trains a model on noise.
 func benchmarkConfig(b *testing.B, model string) Config {
 	const images, sequences = 1024, 64
 	cfg := DefaultConfig()
@@ -352,7 +352,7 @@ func benchmarkConfig(b *testing.B, model string) Config {
 	return cfg
 }
 
-// uniform is n numbers from -1 to 1, the same in every run.
+// uniform returns n numbers from -1 to 1, the same in every run.
 func uniform(n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {

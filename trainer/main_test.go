@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rank is what one rank of a test's world came to.
+// rank holds the outcome of one rank of a test's world.
 type rank struct {
 	Result
 	err error
@@ -43,7 +43,7 @@ type output struct {
 }
 
 // train runs cfg on a world of size ranks, over TCP on the loopback. change may set anything
-// in a rank's environment, and its config; nil: nothing.
+// in a rank's environment and its config. It may be nil.
 func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -81,7 +81,7 @@ func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config
 	return world
 }
 
-// mustTrain is train for runs in which nothing may fail.
+// mustTrain is like train, and fails the test if a rank fails or if the ranks' results differ.
 func mustTrain(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
 	t.Helper()
 	world := train(t, size, cfg, change)
@@ -96,8 +96,8 @@ func mustTrain(t testing.TB, size int, cfg Config, change func(rank int, cfg *Co
 	return world
 }
 
-// small is a job on generated data with one hidden layer and an evaluation, fast enough to run many
-// times. It takes steps steps an epoch on each rank of any world; the rows do not divide evenly.
+// small returns a job on generated data with one hidden layer and an evaluation, fast enough to run many
+// times. In a world of the given size, each epoch has the given number of steps. The rows do not divide evenly.
 func small(world, epochs, steps int) Config {
 	cfg := DefaultConfig()
 	cfg.Epochs, cfg.Seed, cfg.Loss = epochs, 3, "mse"
@@ -114,7 +114,7 @@ func small(world, epochs, steps int) Config {
 
 func rowRange(first, end int) string { return data.Range{First: first, End: end}.String() }
 
-// checkpoints is a folder in memory that opens as often as wanted.
+// checkpoints is a folder in memory that can be opened any number of times.
 type checkpoints struct{ fs vfs.FS }
 
 func newCheckpoints() checkpoints { return checkpoints{vfstest.NewMem()} }
@@ -133,7 +133,7 @@ func (c checkpoints) openWith(t testing.TB, log *slog.Logger) *checkpoint.Dir {
 	return dir
 }
 
-// latest is the newest state.
+// latest returns the state of the newest checkpoint.
 func (c checkpoints) latest(t testing.TB) *checkpoint.State {
 	t.Helper()
 	s, _, err := c.open(t).Latest(t.Context())
@@ -143,7 +143,7 @@ func (c checkpoints) latest(t testing.TB) *checkpoint.State {
 	return s
 }
 
-// corrupt spoils the commit record of a step.
+// corrupt overwrites the manifest of a step's checkpoint with bytes that are not valid.
 func (c checkpoints) corrupt(t testing.TB, step int64) {
 	t.Helper()
 	c.replace(t, filepath.Join("checkpoints", stepName(step), "MANIFEST.json"), []byte("{"))
@@ -151,7 +151,7 @@ func (c checkpoints) corrupt(t testing.TB, step int64) {
 
 func stepName(step int64) string { return fmt.Sprintf("step-%012d", step) }
 
-// replace gives a file another content.
+// replace replaces a file's contents.
 func (c checkpoints) replace(t testing.TB, name string, data []byte) {
 	t.Helper()
 	if err := c.fs.Remove(name); err != nil {
@@ -169,7 +169,7 @@ func (c checkpoints) replace(t testing.TB, name string, data []byte) {
 	}
 }
 
-// steps are the steps of which there is a checkpoint, the oldest first.
+// steps returns the steps that have a checkpoint, the oldest first.
 func (c checkpoints) steps(t testing.TB) []int64 {
 	t.Helper()
 	list, err := c.open(t).List(t.Context())
@@ -183,11 +183,11 @@ func (c checkpoints) steps(t testing.TB) []int64 {
 	return steps
 }
 
-// patience is how long a world of ranks may take, on a machine that has other things to do.
+// patience limits the time of a world of ranks. It is enough on a busy machine.
 const patience = 5 * time.Minute
 
-// onRanks runs f as every rank of a world over "tcp", over "shm", or "local": with ranks that are goroutines without a network. It returns
-// when all have, with their errors, and fails the test if that takes too long.
+// onRanks runs f as every rank of a world over "tcp", "shm" or "local", which is a network within this process. It waits for all ranks and
+// returns their errors. It fails the test if that takes too long.
 func onRanks(t testing.TB, over string, size int, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -206,7 +206,7 @@ func onRanks(t testing.TB, over string, size int, f func(ctx context.Context, co
 	return errs
 }
 
-// trainOver is train over any transport.
+// trainOver is like train, over any transport of onRanks.
 func trainOver(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
 	t.Helper()
 	world := make([]*rank, size)
@@ -231,7 +231,7 @@ func trainOver(t testing.TB, over string, size int, cfg Config, change func(rank
 	return world
 }
 
-// connections returns what gives each rank its communicator.
+// connections returns a function for each rank that returns the rank's Comm.
 func connections(ctx context.Context, t testing.TB, over string, size int) []func() (*mpi.Comm, error) {
 	t.Helper()
 	connect := make([]func() (*mpi.Comm, error), size)
@@ -259,7 +259,7 @@ func connections(ctx context.Context, t testing.TB, over string, size int) []fun
 	return connect
 }
 
-// training is what a run without faults came to.
+// training holds the outcome of a run that did not fail.
 type training struct {
 	Result
 	checkpoints checkpoints
@@ -267,17 +267,17 @@ type training struct {
 	losses      []float64         // of the steps
 }
 
-// complete trains to the end, and fails the test if it cannot.
+// complete trains until the run ends, and fails the test if a rank fails.
 func complete(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
 	t.Helper()
 	return completeIn(t, newCheckpoints(), over, size, cfg, change)
 }
 
-// completeIn is complete with checkpoints in c, where there may be some already.
+// completeIn is like complete, with checkpoints in c, which may hold some already.
 func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
 	t.Helper()
 	var losses []float64
-	var steps int64 // that the run said it would have
+	var steps int64 // the number of steps that the run expected
 	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
 		if env.FS = c.fs; rank == 0 {
 			env.Checkpoints, env.Async = c.open(t), true
@@ -305,7 +305,7 @@ func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, 
 	return training{world[0].Result, c, c.latest(t), losses}
 }
 
-// floatsOf are the values of the tensor of a name.
+// floatsOf returns the values of the tensor with the given name.
 func floatsOf(t testing.TB, s *checkpoint.State, name string) []float32 {
 	t.Helper()
 	for _, tensor := range s.Tensors {
@@ -329,7 +329,7 @@ func elements(shape []int) int {
 	return n
 }
 
-// imageJob is a CNN with batch normalization on 48 random images of 5 classes.
+// imageJob returns a job that trains a CNN with batch normalization on 48 random images of 5 classes.
 func imageJob(t testing.TB) (dir string, cfg Config) {
 	t.Helper()
 	const rows = 48
@@ -343,7 +343,7 @@ func imageJob(t testing.TB) (dir string, cfg Config) {
 	return dir, cfg
 }
 
-// textJob is a GPT with 2 blocks on 48 rows of text.
+// textJob returns a job that trains a GPT with 2 blocks on 48 rows of text.
 func textJob(t testing.TB) (dir string, cfg Config) {
 	t.Helper()
 	dir = t.TempDir()
@@ -358,7 +358,7 @@ func textJob(t testing.TB) (dir string, cfg Config) {
 	return dir, cfg
 }
 
-// deepJob is an MLP of four layers on 48 rows of generated data.
+// deepJob returns a job that trains an MLP of four layers on 48 rows of generated data.
 func deepJob() Config {
 	cfg := DefaultConfig()
 	cfg.Epochs, cfg.BatchSize, cfg.Loss, cfg.Seed = 2, 4, "mse", 3
@@ -381,7 +381,7 @@ func writeNPY[T float32 | int64](t testing.TB, dir, name string, shape []int, v 
 	}
 }
 
-// mnist is an MLP 784-128-10 on real digits, 1,000 to train and 500 to evaluate.
+// mnist returns a job that trains an MLP 784-128-10 on 1,000 real digits and evaluates it on 500.
 func mnist(t testing.TB) Config {
 	cfg := DefaultConfig()
 	cfg.Data.Kind = "mnist"
@@ -391,7 +391,7 @@ func mnist(t testing.TB) Config {
 	return cfg
 }
 
-// sample is the absolute path of real data in data/testdata.
+// sample returns the absolute path of a file of real data in data/testdata.
 func sample(t testing.TB, parts ...string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(append([]string{"data", "testdata"}, parts...)...))

@@ -28,7 +28,7 @@ func modelsDoc(t *testing.T) string {
 	return string(text)
 }
 
-// docTensors returns the rows that docs/models.md has for tensors below a heading: a name and the cells with shapes.
+// docTensors returns the rows of the table of tensors below a heading of docs/models.md. A row is a name and its shapes.
 func docTensors(t *testing.T, heading string) (rows [][]string) {
 	t.Helper()
 	_, section, found := strings.Cut(modelsDoc(t), "\n## "+heading+"\n")
@@ -51,7 +51,7 @@ func docTensors(t *testing.T, heading string) (rows [][]string) {
 	return rows
 }
 
-// docCases returns the models that the tables of docs/models.md are about, by heading.
+// docCases returns the models that the tables of docs/models.md describe, by heading.
 func docCases() map[string]struct {
 	model ModelConfig
 	spec  data.Spec
@@ -71,7 +71,7 @@ func docCases() map[string]struct {
 	}
 }
 
-// docs/models.md has the names and shapes of all parameters and buffers, and the number of parameters of a gpt.
+// docs/models.md lists the names and shapes of all parameters and buffers, and the number of parameters of a gpt.
 func TestModelsDocHasTheParameters(t *testing.T) {
 	for heading, c := range docCases() {
 		model, err := newModel(c.model, c.spec, 1, nil)
@@ -115,7 +115,7 @@ func TestModelsDocHasTheParameters(t *testing.T) {
 // shapeText returns a shape as docs/models.md writes it.
 func shapeText(shape []int) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ") }
 
-// substituted returns a shape such as [3W, C] in numbers.
+// substituted returns a shape such as [3W, C] with numbers for W and C.
 func substituted(t *testing.T, shape string, m ModelConfig) string {
 	t.Helper()
 	return regexp.MustCompile(`(\d*)([WC])`).ReplaceAllStringFunc(shape, func(term string) string {
@@ -131,7 +131,7 @@ func substituted(t *testing.T, shape string, m ModelConfig) string {
 	})
 }
 
-// The Python modules of docs/models.md load exported files, with every name and shape, and have the outputs of our models.
+// The Python modules of docs/models.md load exported files, with every name and shape, and give the same outputs as the trainer's models.
 func TestModelsDocLoadsIntoPyTorch(t *testing.T) {
 	table := data.Spec{Inputs: 6, Outputs: 3}
 	image := data.Spec{Inputs: 2 * 9 * 8, Classes: 5, Labels: 1, Image: data.Image{Channels: 2, Height: 9, Width: 8}}
@@ -183,7 +183,7 @@ def run(number, shape, model):
 		}
 		var tensors []checkpoint.Tensor
 		for _, a := range stateOf(model) {
-			for j := range a.Value { // away from zeros and ones; a variance stays positive
+			for j := range a.Value { // no longer zeros and ones, and a variance stays positive
 				a.Value[j] += random.Float32()
 			}
 			tensors = append(tensors, checkpoint.Float32Tensor(a.Name, a.Shape, a.Value))
@@ -239,7 +239,7 @@ for model in nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Flatten(), nn.Line
 	}
 }
 
-// modelsPython returns the Python of docs/models.md.
+// modelsPython returns the Python code of docs/models.md.
 func modelsPython(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -249,7 +249,8 @@ func modelsPython(t *testing.T) string {
 	return all.String()
 }
 
-// exportMetadata returns the metadata of an exported file that docs/models.md reads. Package checkpoint/inspect writes them.
+// exportMetadata returns the metadata of an exported file that the Python code of docs/models.md reads. Package checkpoint/inspect writes
+// it.
 func exportMetadata(m ModelConfig) (all safetensors.Metadata) {
 	settings := facts{}
 	settings.addModel(m)
@@ -262,7 +263,7 @@ func exportMetadata(m ModelConfig) (all safetensors.Metadata) {
 	return all
 }
 
-// The Python of docs/models.md reads MNIST's files and text as the trainer does.
+// The Python code of docs/models.md reads MNIST's files and text as the trainer does.
 func TestModelsDocReadsData(t *testing.T) {
 	digits := mnist(t)
 	dir, symbols := textJob(t)

@@ -22,18 +22,18 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// rounding is how many times PyTorch's own error ours may be. Both add the same float32 numbers in different orders, and what comes
-// of it is amplified in the same way, say by Adam where a gradient is nearly 0: so the error of PyTorch in float32, against PyTorch in
-// float64, shows what to expect. The largest of some hundred errors varies by a small factor. (Where the true gradient is 0, as
-// for the bias of a convolution before batch normalization, Adam takes whole steps of rounding errors, here and there.)
+// rounding limits the trainer's error to this many times PyTorch's own error. Both add the same float32 numbers in different orders, and
+// training amplifies the differences in the same way, for example in Adam if a gradient is nearly 0. So the error of PyTorch in float32,
+// compared with PyTorch in float64, shows what to expect. The largest of some hundred errors varies by a small factor. (If the true
+// gradient is 0, as for the bias of a convolution before batch normalization, both sides' Adam takes full steps from rounding errors.)
 const rounding = 4
 
-// leastError stands for PyTorch's error where that is 0 or nearly so by chance: some units in the last place of numbers around 1.
+// leastError replaces a PyTorch error that is by chance 0 or nearly 0. It is some units in the last place of numbers around 1.
 const leastError = 3e-7
 
-// The losses of all steps and the parameters and buffers after the last are PyTorch's, for every optimizer and kind of model, from the
-// initial values that PyTorch makes of the same seed, with the order of rows that its DistributedSampler makes. Several
-// ranks are compared with one process that has all their rows in one batch, which is what the mean over ranks is.
+// The losses of all steps, and the parameters and buffers after the last one, are PyTorch's, for every optimizer and kind of model. The
+// initial values are those that PyTorch makes from the same seed, and the order of rows is that of its DistributedSampler. Several ranks
+// are compared with one process that has all their rows in one batch, since the mean over ranks is the mean over that batch.
 func TestTrainingIsPyTorchs(t *testing.T) { // without the race detector
 	dir := t.TempDir()
 	const rows = 50
@@ -104,10 +104,10 @@ func TestTrainingIsPyTorchs(t *testing.T) { // without the race detector
 	}
 }
 
-// compare holds a training against PyTorch's.
+// compare compares a training run with PyTorch's.
 func compare(t *testing.T, c torchCase, result map[string]reference) {
 	first := complete(t, "local", c.world, c.cfg, func(_ int, cfg *Config, env *Env) {
-		cfg.Optimizer.LR, cfg.Optimizer.WeightDecay, cfg.Schedule.MinLR = 1e-30, 0, 0 // nothing moves
+		cfg.Optimizer.LR, cfg.Optimizer.WeightDecay, cfg.Schedule.MinLR = 1e-30, 0, 0 // parameters keep their initial values
 		env.WorkDir = c.dir
 	})
 	got := complete(t, "local", c.world, c.cfg, func(_ int, _ *Config, env *Env) { env.WorkDir = c.dir })
@@ -139,8 +139,8 @@ func compare(t *testing.T, c torchCase, result map[string]reference) {
 	}
 }
 
-// Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
-// parameters and take the same steps, so that they can differ only by rounding.
+// On MNIST, with 1,000 digits to train on and 500 to evaluate, models get as many digits right as PyTorch's, within 2 digits. Both begin
+// with the same parameters and take the same steps, so that they can differ only by rounding.
 func TestDigitsAreAsGoodAsPyTorchs(t *testing.T) { // without the race detector
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
@@ -168,7 +168,7 @@ func TestDigitsAreAsGoodAsPyTorchs(t *testing.T) { // without the race detector
 	}
 }
 
-// A small GPT on Shakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
+// A small GPT on Shakespeare has PyTorch's loss after the same steps, within 2 %. (The losses agree much better than that, but the steps
 // amplify rounding.)
 func TestShakespeareLossIsNearPyTorchs(t *testing.T) { // without the race detector
 	if thin.Race {
@@ -194,7 +194,7 @@ func TestShakespeareLossIsNearPyTorchs(t *testing.T) { // without the race detec
 	}
 	last, first, theirs := got.losses[steps-1], got.losses[0], want.Losses[steps-1]
 	t.Logf("loss %.4f in the first step and %.4f in the last, PyTorch %.4f", first, last, theirs)
-	// At first all 256 symbols are about equally likely: log 256 = 5.55.
+	// In the first step all 256 symbols are about equally likely, so the loss is log 256 = 5.55.
 	if math.Abs(last-theirs) > 0.02*theirs || theirs > 3.3 || math.Abs(first-math.Log(256)) > 0.1 {
 		t.Errorf("loss %.4f in the first step and %.4f in the last, PyTorch %.4f", first, last, theirs)
 	}
@@ -203,7 +203,7 @@ func TestShakespeareLossIsNearPyTorchs(t *testing.T) { // without the race detec
 //go:embed testdata/train.py
 var trainScript string
 
-// reference is what PyTorch came to in one type of numbers.
+// reference holds PyTorch's results in one type of numbers.
 type reference struct {
 	Losses   []float64
 	Accuracy float64
@@ -215,13 +215,13 @@ type reference struct {
 type torchCase struct {
 	cfg   Config
 	world int
-	dir   string // what the paths in cfg are relative to
+	dir   string // the folder that the paths in cfg are relative to
 	steps int    // 0: all
-	init  string // a file for both sides; empty: each makes its own from the seed
-	exact bool   // train in float64, too, and return the parameters
+	init  string // a file of initial values for both sides; empty: each side makes them from the seed
+	exact bool   // also train in float64, and return the parameters
 }
 
-// runTorch trains all cases in one process, and returns each one's results by type.
+// runTorch trains all cases in one Python process, and returns each case's results by type of numbers.
 func runTorch(t testing.TB, cases ...torchCase) []map[string]reference {
 	t.Helper()
 	var jobs []any
@@ -248,7 +248,7 @@ func runTorch(t testing.TB, cases ...torchCase) []map[string]reference {
 	return results
 }
 
-// job is the case in the script's words.
+// job returns the case in the form that the script reads.
 func (c torchCase) job(t testing.TB) map[string]any {
 	d := c.cfg.Data
 	words := map[string]any{
@@ -280,7 +280,7 @@ func bounds(t testing.TB, text string) []int {
 	return []int{r.First, r.End}
 }
 
-// writeInit writes the random parameters that cfg's model begins with to a file.
+// writeInit writes the random initial parameters of cfg's model to a file.
 func writeInit(t testing.TB, cfg Config, spec data.Spec, path string) {
 	t.Helper()
 	model, err := newModel(cfg.Model, spec, cfg.Seed, nil)
@@ -315,14 +315,14 @@ func ones(t testing.TB, path string) {
 	}
 }
 
-// generatedSpec is that of a job's generated data.
+// generatedSpec returns the Spec of a job's generated data.
 func generatedSpec(cfg Config) data.Spec {
 	return specOf(cfg.Data.Inputs, cfg.Data.Outputs)
 }
 
 func specOf(inputs, outputs int) data.Spec { return data.Spec{Inputs: inputs, Outputs: outputs} }
 
-// normals is n numbers of the normal distribution, the same in every run.
+// normals returns n numbers of the normal distribution, the same in every run.
 func normals(seed uint64, n int) []float32 {
 	random := rand.New(rand.NewPCG(seed, 0))
 	v := make([]float32, n)
@@ -332,7 +332,7 @@ func normals(seed uint64, n int) []float32 {
 	return v
 }
 
-// classesOf is n labels below some number, each of which is there.
+// classesOf returns n labels below the given number. Each label occurs.
 func classesOf(seed uint64, n, below int) []int64 {
 	random := prng.NewMT19937()
 	random.Seed(seed)
@@ -345,7 +345,7 @@ func classesOf(seed uint64, n, below int) []int64 {
 	return v
 }
 
-// distance is the largest difference of two lists of numbers; infinite if one is not finite or they differ in length.
+// distance returns the largest difference of two lists of numbers. It is infinite if a number is not finite or the lengths differ.
 func distance[A, B float32 | float64](a []A, b []B) float64 {
 	if len(a) != len(b) {
 		return math.Inf(1)
@@ -361,7 +361,7 @@ func distance[A, B float32 | float64](a []A, b []B) float64 {
 	return most
 }
 
-// The losses, gradients and final parameters of PyTorch's DistributedDataParallel, from files that a user would have.
+// A run from files as a user would have them gives the losses, gradients and final parameters of PyTorch's DistributedDataParallel.
 func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	}
 }
 
-// gradient is that of a step, by what it did to SGD's momentum v, which is 0.9 v + the gradient after it.
+// gradient returns the gradient of a step. It computes it from SGD's momentum, which the step changes from v to 0.9 v + gradient.
 func gradient(t testing.TB, c checkpoints, step int64, name string) []float32 {
 	t.Helper()
 	momentum := func(step int64) []float32 {

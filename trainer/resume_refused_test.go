@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Checkpoints that do not fit are refused on every rank, and what differs is named.
+// A checkpoint that does not fit the job is refused on every rank, with an error that names the difference.
 func TestMismatchIsRefusedAndNamed(t *testing.T) {
 	base := small(2, 2, 5)
 	c := newCheckpoints()
@@ -53,7 +53,7 @@ func TestMismatchIsRefusedAndNamed(t *testing.T) {
 	}
 }
 
-// The file has the same name and the same number of rows, but other rows.
+// A data file with the same name and the same number of rows, but other rows to train on, does not fit the checkpoint.
 func TestChangedDataIsAMismatch(t *testing.T) {
 	c := newCheckpoints()
 	run := func(labels ...byte) error {
@@ -68,7 +68,7 @@ func TestChangedDataIsAMismatch(t *testing.T) {
 	}{
 		{[]byte{3, 4, 5}, ""},
 		{[]byte{3, 9, 5}, "SHA-256 of the rows is "},
-		{[]byte{3, 4, 9}, ""}, // another row to evaluate
+		{[]byte{3, 4, 9}, ""}, // only a row to evaluate differs
 	} {
 		err := run(test.labels...)
 		if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), test.want)) {
@@ -77,7 +77,7 @@ func TestChangedDataIsAMismatch(t *testing.T) {
 	}
 }
 
-// Where every checkpoint is corrupt, the run must not start over by itself.
+// If every checkpoint is corrupt, the run must not start over by itself.
 func TestAllCorruptDoesNotStartOver(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 5)
@@ -95,7 +95,7 @@ func TestAllCorruptDoesNotStartOver(t *testing.T) {
 	}
 }
 
-// Checkpoints of other programs, or whose parts contradict each other.
+// Checkpoints of other programs are refused, and so are checkpoints whose parts contradict each other.
 func TestForeignCheckpointsAreRefused(t *testing.T) {
 	cfg := small(1, 2, 5)
 	c := newCheckpoints()
@@ -136,7 +136,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-// A checkpoint that turns out to be corrupt while it is read, on whatever rank, is passed over by all, and loudly.
+// If a rank finds that the newest checkpoint is corrupt while it reads it, all ranks resume from an older one, and the log has a warning.
 func TestCorruptNewestIsPassedOverByAll(t *testing.T) {
 	cfg := small(2, 2, 5)
 	for _, compress := range []string{"none", "int8"} {

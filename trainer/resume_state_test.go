@@ -7,14 +7,14 @@ import (
 	"ddpbatch/internal/testkit/thin"
 )
 
-// resumeCase is a job of 20 steps, in 4 epochs.
+// resumeCase is a job of 20 steps in 4 epochs.
 type resumeCase struct {
 	name   string
 	world  int
 	change func(*Config)
 }
 
-// everything is what an optimizer step may depend on besides the gradient.
+// everything sets all that an optimizer step may depend on besides the gradient.
 func everything(c *Config) {
 	c.Optimizer.Kind, c.Optimizer.LR, c.Optimizer.WeightDecay = "adamw", 0.02, 0.1
 	c.Schedule.Kind, c.Schedule.WarmupSteps, c.Schedule.MinLR = "cosine", 3, 0.001
@@ -22,7 +22,7 @@ func everything(c *Config) {
 	c.BatchSize, c.Accumulate = c.BatchSize/2, 2
 }
 
-// A run that was stopped, with whatever there is to remember, ends with the bytes of the one that was not.
+// A run that was stopped and resumed ends with the bytes of a run that never stopped, whatever state it has to remember.
 func TestResumeRemembersEverything(t *testing.T) { // without the race detector
 	smallBuckets := func(c *Config) { c.DDP.BucketMB = 0.0005 }
 	both := func(changes ...func(*Config)) func(*Config) {
@@ -93,7 +93,7 @@ func TestResumeRemembersEverything(t *testing.T) { // without the race detector
 	}
 }
 
-// Running statistics are part of the state.
+// A run that was stopped and resumed remembers its running statistics.
 func TestResumeRemembersBuffers(t *testing.T) { // without the race detector
 	dir, cfg := imageJob(t)
 	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best = 4, "0:39", "39:48", "loss"
@@ -113,7 +113,7 @@ func TestResumeRemembersBuffers(t *testing.T) { // without the race detector
 	}
 }
 
-// stopAndResume stops and resumes after each of some steps.
+// stopAndResume stops a run after each of the given steps, resumes it, and compares its end with that of a run that never stopped.
 func (c resumeCase) stopAndResume(t *testing.T, dir string, cfg Config, stops []int64) {
 	t.Helper()
 	straight := complete(t, "local", c.world, cfg, func(_ int, _ *Config, env *Env) { env.WorkDir = dir })
@@ -129,7 +129,7 @@ func (c resumeCase) stopAndResume(t *testing.T, dir string, cfg Config, stops []
 				env.Stop, env.onStep = ask, progress
 			}
 		})
-		// Local SGD stops where ranks have the same parameters again, which may be at the end of the step in which it is asked.
+		// Local SGD stops when ranks have the same parameters again, which may be at the end of the step in which it is asked to stop.
 		at, local := stopped.Steps, cfg.DDP.AverageEvery > 0
 		if at != k && !local || at < k-1 || stopped.Stopped != (at < 20) {
 			t.Fatalf("asked to stop in step %d: %+v", k, stopped.Result)
@@ -145,7 +145,7 @@ func (c resumeCase) stopAndResume(t *testing.T, dir string, cfg Config, stops []
 	}
 }
 
-// checkFinal makes sure that there is something to compare.
+// checkFinal checks that the final state has something to compare.
 func checkFinal(t *testing.T, s *checkpoint.State) {
 	t.Helper()
 	if s.Step != 20 || len(s.Tensors) < 3 {

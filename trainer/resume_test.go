@@ -19,8 +19,8 @@ import (
 	"ddpbatch/mpi"
 )
 
-// stopAfter closes stop when step k has been taken on rank 0, so that step k+1 is
-// the last; for k = 0 it is closed already.
+// stopAfter returns a channel that progress closes when rank 0 has taken step k, so that step k+1 is
+// the last. For k = 0 the channel is closed already.
 func stopAfter(k int64) (stop chan struct{}, progress func(stepDone)) {
 	stop = make(chan struct{})
 	if k == 0 {
@@ -49,8 +49,8 @@ func sameState(t *testing.T, got, want *checkpoint.State) {
 	}
 }
 
-// The promise of a resume: whatever the step after which a run of 20 steps was stopped, it ends
-// with the very bytes of the run that was not.
+// A run of 20 steps that is stopped after any step and resumed ends with the same bytes as a run
+// that never stopped.
 func TestResumeAtEveryStepGivesTheSameBytes(t *testing.T) { // also without the race detector
 	const epochs, steps = 4, 5
 	for _, size := range []int{1, 2, 4} {
@@ -68,7 +68,7 @@ func TestResumeAtEveryStepGivesTheSameBytes(t *testing.T) { // also without the 
 				stop, progress := stopAfter(k - 1)
 				stopped := mustTrain(t, size, cfg, func(rank int, _ *Config, env *Env) {
 					env.Checkpoints, env.FS = c.open(t), c.fs
-					// Before the first step the last rank is asked, later rank 0: one is enough.
+					// It is enough to ask one rank to stop: before the first step the last rank, later rank 0.
 					if rank == 0 {
 						env.onStep = progress
 					}
@@ -92,7 +92,7 @@ func TestResumeAtEveryStepGivesTheSameBytes(t *testing.T) { // also without the 
 	}
 }
 
-// A run that dies between checkpoints loses the steps since the last one, and nothing else.
+// A run that dies between checkpoints loses only the steps since the last checkpoint.
 func TestResumeAfterACrashLosesFewSteps(t *testing.T) {
 	cfg := small(2, 4, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
@@ -122,7 +122,7 @@ func TestResumeAfterACrashLosesFewSteps(t *testing.T) {
 	sameState(t, c.latest(t), straight.latest(t))
 }
 
-// Only rank 0 looks for checkpoints: what the others are given does not count.
+// Only rank 0's Checkpoints, Resume and EverySteps count.
 func TestOnlyRankZeroChooses(t *testing.T) {
 	cfg := small(2, 2, 5)
 	c := newCheckpoints()
@@ -142,8 +142,8 @@ func TestOnlyRankZeroChooses(t *testing.T) {
 	}
 }
 
-// Where resume is "never" a run begins anew once: what it saved since is never lost to a requeue, nor to a restart within the attempt.
-// Asked again for a later attempt, that one begins anew, once.
+// If resume is "never", a run begins anew only once. Neither a requeue nor a restart within the attempt loses what it has saved since. If
+// it is asked to begin anew again from a later attempt on, it does so once more.
 func TestNeverResumeHoldsOnce(t *testing.T) {
 	c := newCheckpoints()
 	attempt := func(number, from, epochs int) (Result, string) {
@@ -195,7 +195,7 @@ func TestResumeWithoutACheckpointStartsFresh(t *testing.T) {
 	}
 }
 
-// A finished run that is started again trains no more and saves no more, and says the same.
+// A finished run that is started again takes no more steps, and has the same result.
 func TestResumeOfAFinishedRunTrainsNoMore(t *testing.T) {
 	cfg := small(2, 2, 5)
 	c := newCheckpoints()
@@ -216,7 +216,7 @@ func TestResumeOfAFinishedRunTrainsNoMore(t *testing.T) {
 	}
 }
 
-// Ranks that are asked at different times, or all at once, still stop after the same step.
+// Ranks that learn of a stop at different times, or all at once, still stop after the same step.
 func TestAllRanksStopTogether(t *testing.T) {
 	cfg := small(4, 200, 5)
 	var once sync.Once
@@ -231,7 +231,7 @@ func TestAllRanksStopTogether(t *testing.T) {
 			}
 		}
 	})
-	// mustTrain has compared the ranks' results. The close raced with steps after the 7th.
+	// mustTrain has compared the ranks' results. The close runs concurrently with the steps after the 7th.
 	if r := world[0].Result; !r.Stopped || r.Steps < 7 || r.Steps >= 1000 || r.Checkpoint != "" {
 		t.Errorf("%+v, want a stop soon after step 7, and no checkpoint", r)
 	}
@@ -253,7 +253,7 @@ func TestCancelledContextEndsTheRun(t *testing.T) {
 	}
 }
 
-// The checkpoint of the best evaluation is made at the end of an epoch. Who goes on from there counts that evaluation once.
+// The checkpoint of the best evaluation is made at the end of an epoch. A run that resumes from it counts that evaluation once.
 func TestResumeFromTheBestCountsItOnce(t *testing.T) {
 	cfg := deepJob()
 	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best, cfg.Evaluate.Patience = 10, "0:48", "0:7", "loss", 3
@@ -287,7 +287,7 @@ func TestResumeFromTheBestCountsItOnce(t *testing.T) {
 	}
 }
 
-// An attempt that a newer one has superseded ends before its first step, whether there was something to go on from or not.
+// An attempt that a newer one has superseded ends before its first step, whether or not it was asked to resume.
 func TestSupersededAttemptEndsBeforeItsFirstStep(t *testing.T) {
 	for _, resume := range []bool{true, false} {
 		fs := vfstest.NewMem()
@@ -308,15 +308,15 @@ func TestSupersededAttemptEndsBeforeItsFirstStep(t *testing.T) {
 	}
 }
 
-// testdata/v1 is a checkpoint that 2 ranks have made before there was a second version of the format, after step 7 of oldJob: two epochs of
-// five steps, with Adam and the residuals of int8.
+// oldJob returns the job of testdata/v1: two epochs of five steps, with Adam and the residuals of int8. testdata/v1 is a checkpoint in
+// version 1 of the format, which 2 ranks made after step 7.
 func oldJob() Config {
 	cfg := small(2, 2, 5)
 	cfg.Optimizer.Kind, cfg.Optimizer.LR, cfg.DDP.Compress = "adam", 0.01, "int8"
 	return cfg
 }
 
-// Checkpoints of the first version are gone on from, with as many ranks and with others.
+// A run can resume from a checkpoint in version 1 of the format, with as many ranks as made it and with other numbers of ranks.
 func TestResumeReadsVersion1(t *testing.T) {
 	old, err := checkpoint.Open(filepath.Join("testdata", "v1"), checkpoint.Options{})
 	if err != nil {
@@ -349,7 +349,7 @@ func TestResumeReadsVersion1(t *testing.T) {
 			}
 			for _, a := range tr.arrays() {
 				if _, _, hook := parseHookName(a.Name); hook && world != 2 {
-					continue // means: see TestResidualsOfRanksThatAreGoneAreKept
+					continue // the ranks have means: see TestResidualsOfRanksThatAreGoneAreKept
 				}
 				if !slices.Equal(a.value, floatsOf(t, want, a.Name)) {
 					t.Errorf("%d ranks: %s is not what was saved", world, a.Name)

@@ -20,7 +20,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// ticking is a clock that moves by a second whenever it is read.
+// ticking returns a clock that advances by a second whenever it is read.
 func ticking() func() time.Time {
 	now := time.Date(2024, 2, 29, 23, 59, 0, 0, time.UTC)
 	return func() time.Time {
@@ -30,7 +30,7 @@ func ticking() func() time.Time {
 }
 
 func TestOutputShowsEveryEpoch(t *testing.T) {
-	// 4,096 rows on 4 ranks in batches of 32 are 32 steps.
+	// An epoch of 4,096 rows on 4 ranks in batches of 32 has 32 steps.
 	cfg := DefaultConfig()
 	cfg.Epochs, cfg.BatchSize, cfg.Loss = 2, 32, "mse"
 	cfg.Model.Kind, cfg.Data.Kind = "dense", "generated"
@@ -47,7 +47,7 @@ func TestOutputShowsEveryEpoch(t *testing.T) {
 			t.Errorf("rank %d printed %d lines, want one an epoch", i, n)
 		}
 	}
-	// The clock is read twice a step: 128 rows take one of its seconds.
+	// The clock is read twice in a step, so the 128 rows of a step take one second.
 	want := regexp.MustCompile(`^rank 0 \| matrix products by .* \| float32
 rank 0 \| epoch 0 \| batch size 32 \| steps 32
 rank 0 \| epoch 0 \| loss \d\.\d{4} \| samples/s 128 \| communication \d+\.\d % \| overlap \d+ %
@@ -66,7 +66,7 @@ $`)
 func TestEvaluationIsPrinted(t *testing.T) {
 	world := mustTrain(t, 2, small(2, 3, 5), func(_ int, cfg *Config, env *Env) { cfg.Evaluate.EveryEpochs = 2 })
 	out := world[0].out.String()
-	for epoch, want := range []bool{false, true, true} { // the last epoch always is
+	for epoch, want := range []bool{false, true, true} { // the last epoch is always evaluated
 		line := regexp.MustCompile(fmt.Sprintf(`epoch %d \| loss \S+ \| samples/s \d+ .*\| eval loss \d\.\d{4}\n`, epoch))
 		if line.MatchString(out) != want {
 			t.Errorf("evaluated after epoch %d is %v, want %v:\n%s", epoch, !want, want, out)
@@ -74,10 +74,10 @@ func TestEvaluationIsPrinted(t *testing.T) {
 	}
 }
 
-// Every row counts once, however many ranks share them: worlds of all sizes agree.
+// An evaluation counts every row once, however many ranks share the rows, so worlds of all sizes agree.
 func TestEvaluationIsExact(t *testing.T) {
 	cfg := small(1, 1, 5)
-	cfg.Optimizer.LR = 1e-30 // all keep the initial parameters
+	cfg.Optimizer.LR = 1e-30 // all worlds keep the initial parameters
 	cfg.BatchSize = 2
 	var want float64
 	for size := 1; size <= 4; size++ {
@@ -88,7 +88,7 @@ func TestEvaluationIsExact(t *testing.T) {
 		if size == 1 {
 			want = r.EvalLoss
 		}
-		// Float64 sums of 5 rows in another order.
+		// The float64 sums of 5 rows are in another order.
 		if d := r.EvalLoss - want; d > 1e-12 || d < -1e-12 {
 			t.Errorf("%d ranks: eval loss %v, one rank has %v", size, r.EvalLoss, want)
 		}
@@ -130,11 +130,11 @@ func TestMetricsHaveALinePerInterval(t *testing.T) {
 		if l.Attempt != 7 || l.Steps != 24 || l.LR != 0.1 || l.Loss <= 0 || l.Epoch != int(l.Step-1)/12 {
 			t.Errorf("%+v", l)
 		}
-		// Two readings of the clock a step are one second. What a real clock says of communication is far less.
+		// The clock is read twice in a step, so a step takes one second. The communication, measured by a real clock, takes far less.
 		if l.CommShare < 0 || l.CommShare > 0.5 || l.Overlap < 0 || l.Overlap > 1 || l.SamplesPerS < 1 || l.SamplesPerS > 8 {
 			t.Errorf("share %v, overlap %v and rate %v, want at most 8 rows a second", l.CommShare, l.Overlap, l.SamplesPerS)
 		}
-		// Steps take a second of the clock each.
+		// A step takes one second of the clock.
 		if want := float64(24 - l.Step); l.LeftS != want {
 			t.Errorf("%v s left after step %d, want %v", l.LeftS, l.Step, want)
 		}
@@ -145,7 +145,7 @@ func TestMetricsHaveALinePerInterval(t *testing.T) {
 			t.Errorf("time %v", l.Time)
 		}
 	}
-	// Every ten steps, and at the ends of epochs.
+	// There are lines every ten steps and at the ends of epochs.
 	if !slices.Equal(steps, []int64{10, 12, 20, 24}) {
 		t.Errorf("lines of steps %v, want 10, 12, 20 and 24", steps)
 	}
@@ -155,7 +155,7 @@ func TestMetricsThatCannotBeWrittenDoNotStopTraining(t *testing.T) {
 	mustTrain(t, 1, small(1, 2, 5), func(_ int, _ *Config, env *Env) { env.Metrics = full{} })
 }
 
-// A line that was cut short, say by a full disk, does not spoil the one after it.
+// A line that was cut short, for example by a full disk, does not make the next line invalid.
 func TestMetricsSurviveAShortWrite(t *testing.T) {
 	w := new(short)
 	mustTrain(t, 1, small(1, 3, 5), func(_ int, _ *Config, env *Env) { env.Metrics = w })
@@ -165,7 +165,7 @@ func TestMetricsSurviveAShortWrite(t *testing.T) {
 	}
 }
 
-// short is a disk that has room for half of the first write only, and then for all.
+// short is a disk that takes only half of the first write, and then all of every later one.
 type short struct{ bytes.Buffer }
 
 func (s *short) Write(b []byte) (int, error) {
@@ -212,10 +212,10 @@ func TestCheckpointsAreOnePerStep(t *testing.T) {
 	}
 }
 
-// A save that goes wrong ends the run on every rank, for the same reason.
+// A save that fails ends the run on every rank with the same error.
 func TestFailedSaveEndsEveryRank(t *testing.T) {
 	mem := vfstest.NewMem()
-	var superseded atomic.Bool // once the fenced one has begun
+	var superseded atomic.Bool // set once the fenced run has taken a step
 	for name, test := range map[string]struct {
 		options checkpoint.Options
 		class   error
@@ -243,7 +243,7 @@ func TestFailedSaveEndsEveryRank(t *testing.T) {
 			for i, r := range train(t, 3, small(1, 2, 5), func(rank int, cfg *Config, env *Env) {
 				env.EverySteps, env.FS = 2, options.FS
 				if name == "full" {
-					env.FS = mem // other ranks' disks are not
+					env.FS = mem // only rank 0's folder is full
 				}
 				if rank == 0 {
 					env.Checkpoints = dir
@@ -275,17 +275,17 @@ func TestDivergenceNamesStepAndCheckpoint(t *testing.T) {
 				t.Errorf("rank %d: error %v, want one that names the step and what is left", i, r.err)
 			}
 		}
-		// What is left is good: every number is finite, and training goes on from it.
+		// The checkpoint that is left is good: every number is finite, and a run can resume from it.
 		cfg.Optimizer.LR, cfg.Epochs = 1e-6, 1
 		mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true })
 	}
 }
 
-// Parameters that are not finite are not saved, even if no loss has shown it yet.
+// Parameters that are not finite are not saved, even if every loss so far was finite.
 func TestNothingBadIsSaved(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 1, 1)
-	// One step, whose gradient times this rate is beyond float32.
+	// The run takes one step, whose gradient times the learning rate overflows float32.
 	cfg.Model.Kind, cfg.Optimizer.LR, cfg.Data.Noise = "dense", 3e38, 1000
 	cfg.Data.Eval = ""
 	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs }) {
@@ -298,7 +298,7 @@ func TestNothingBadIsSaved(t *testing.T) {
 	}
 }
 
-// Bad input on one rank is an error on all of them: none waits for one that has given up.
+// Bad input on one rank ends all ranks with an error. No rank waits for the one that has ended.
 func TestBadInputEndsAllRanks(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b ...byte) string {
@@ -374,7 +374,7 @@ func digits(t *testing.T, labels ...byte) (dir string, cfg Config) {
 	return dir, cfg
 }
 
-// A node may hold an old copy of the data.
+// Ranks whose data differs get an error. A node may hold an old copy of the data.
 func TestRanksMustHaveTheSameData(t *testing.T) {
 	here, cfg := digits(t, 3, 4, 5)
 	for name, labels := range map[string][]byte{"to train on": {3, 9, 5}, "to evaluate": {3, 4, 9}} {
@@ -397,7 +397,7 @@ func TestRunNeedsACommunicator(t *testing.T) {
 	}
 }
 
-// Training is the same function of the config every time.
+// Two runs of the same config end with the same bytes.
 func TestRunsGiveTheSameStateAgain(t *testing.T) {
 	a, b := newCheckpoints(), newCheckpoints()
 	for _, c := range []checkpoints{a, b} {
@@ -406,7 +406,7 @@ func TestRunsGiveTheSameStateAgain(t *testing.T) {
 	sameState(t, a.latest(t), b.latest(t))
 }
 
-// N ranks with batches of B take the steps of one rank with batches of N B, up to rounding.
+// N ranks with batches of B rows take the steps of one rank with batches of N times B rows, up to rounding.
 func TestRanksShareABatch(t *testing.T) {
 	cfg := small(1, 2, 5)
 	cfg.Data.Shuffle, cfg.Data.Train = false, "0:40" // so that the batches have equal rows

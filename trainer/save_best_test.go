@@ -10,7 +10,7 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// Evaluations get a checkpoint each where the best of them are kept, with what they found.
+// If the best checkpoints are kept, each evaluation gets a checkpoint that holds the evaluation's loss.
 func TestTheBestAreKept(t *testing.T) {
 	c := newCheckpoints()
 	cfg := evaluatedJob(2, 6, 3)
@@ -52,8 +52,8 @@ func TestTheBestAreKept(t *testing.T) {
 	}
 }
 
-// An evaluation that falls on a step whose checkpoint is due makes that checkpoint, and so does one that is made again after a resume from
-// there.
+// If an evaluation and a checkpoint are due after the same step, the checkpoint holds the evaluation's loss. This also holds if a stop
+// interrupts the evaluation and the resumed run makes it again.
 func TestTheDueCheckpointKnowsItsEvaluation(t *testing.T) {
 	cfg := evaluatedJob(2, 6, 3)
 	cfg.Evaluate.EveryEpochs, cfg.Evaluate.Best = 1, "loss"
@@ -73,7 +73,7 @@ func TestTheDueCheckpointKnowsItsEvaluation(t *testing.T) {
 	}
 	scored := map[int64]bool{}
 	for _, step := range c.steps(t) {
-		_, scored[step] = c.load(t, step).Metrics[evalLoss] // of several of a step, the newest
+		_, scored[step] = c.load(t, step).Metrics[evalLoss] // load returns the newest of several checkpoints of a step
 	}
 	for step := int64(3); step <= 18; step += 3 {
 		if !scored[step] {
@@ -82,7 +82,7 @@ func TestTheDueCheckpointKnowsItsEvaluation(t *testing.T) {
 	}
 }
 
-// bestIn is the best evaluation in a checkpoint.
+// bestIn returns the best evaluation in a checkpoint.
 func bestIn(t *testing.T, s *checkpoint.State) best {
 	t.Helper()
 	var at position
@@ -92,10 +92,10 @@ func bestIn(t *testing.T, s *checkpoint.State) best {
 	return at.Best
 }
 
-// A job that changes its measure, or its rows, does not compare with the best from before.
+// If a job changes its measure, or its rows to evaluate, the best evaluation from before no longer counts.
 func TestTheBestOfAnotherMeasureDoesNotCount(t *testing.T) {
 	dir, cfg := imageJob(t)
-	// Rows that are trained on until they are known by heart: no others do as well.
+	// The rows to evaluate are also trained on, until the model fits them. No other rows have so small a loss.
 	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best = 8, "0:39", "0:9", "loss"
 	inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
 	first := complete(t, "local", 1, cfg, inDir)
@@ -114,7 +114,7 @@ func TestTheBestOfAnotherMeasureDoesNotCount(t *testing.T) {
 			again := completeIn(t, copyOf(t, first), "local", 1, cfg, func(_ int, _ *Config, env *Env) {
 				env.WorkDir, env.Resume, env.Metrics = dir, true, &lines
 			})
-			var values []float64 // of this attempt's evaluations
+			var values []float64 // this attempt's evaluations
 			for decoder := json.NewDecoder(&lines); decoder.More(); {
 				var line metrics
 				if err := decoder.Decode(&line); err != nil {
@@ -126,7 +126,7 @@ func TestTheBestOfAnotherMeasureDoesNotCount(t *testing.T) {
 					values = append(values, *line.EvalLoss)
 				}
 			}
-			if len(values) != 4 { // where it was resumed from, and after 3 epochs
+			if len(values) != 4 { // one at the resume, and one after each of 3 epochs
 				t.Fatalf("%d evaluations, want 4", len(values))
 			}
 			got, want := bestIn(t, again.state), slices.Min(values)
@@ -137,7 +137,7 @@ func TestTheBestOfAnotherMeasureDoesNotCount(t *testing.T) {
 	}
 }
 
-// copyOf is a folder with the last checkpoint of a run alone.
+// copyOf returns a folder that holds only the last checkpoint of a run.
 func copyOf(t *testing.T, run training) checkpoints {
 	t.Helper()
 	c := newCheckpoints()

@@ -14,14 +14,14 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Each checkpoint is reported once, in the first line of metrics after it, and the last one in a line of its own.
+// Each checkpoint is reported once, in the first line of metrics after it. The last checkpoint has a line of its own.
 func TestMetricsReportEachSaveOnce(t *testing.T) {
 	c := newCheckpoints()
 	var lines bytes.Buffer
 	mustTrain(t, 2, small(2, 2, 12), func(_ int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.EverySteps, env.Metrics = c.open(t), c.fs, 7, &lines
 	})
-	bytes := map[int64]int64{} // as ckpt ls has them
+	bytes := map[int64]int64{} // the sizes that ckpt ls shows, by step
 	list, err := c.open(t).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -42,16 +42,16 @@ func TestMetricsReportEachSaveOnce(t *testing.T) {
 		if newest := max(line.Step/7*7, line.Step/24*24); *line.SaveBytes != bytes[newest] && *line.SaveBytes != bytes[21] {
 			t.Errorf("step %d: %d bytes were saved, the checkpoint of step %d has %d", line.Step, *line.SaveBytes, newest, bytes[newest])
 		}
-		// Copying takes no time where nothing is copied; the others are one after the other, and all within the save.
+		// Copying takes no time if nothing is copied. The other phases follow one another within the save.
 		if *line.SaveCopyS < 0 || *line.SaveWaitS < 0 || min(*line.SaveWriteS, *line.SaveSyncS, *line.SaveCommitS) <= 0 ||
-			*line.SaveEncodeS+*line.SaveWriteS+*line.SaveSyncS+*line.SaveCommitS > 2*(*line.SaveS) { // the slowest ranks of each
+			*line.SaveEncodeS+*line.SaveWriteS+*line.SaveSyncS+*line.SaveCommitS > 2*(*line.SaveS) { // each is the slowest rank's
 			t.Errorf("step %d: phases of %+v", line.Step, line)
 		}
-		if *line.SaveS <= 0 || *line.SaveStallS < *line.SaveS/2 { // synchronous: all of it, but for a moment
+		if *line.SaveS <= 0 || *line.SaveStallS < *line.SaveS/2 { // a synchronous save stalls training for almost all its time
 			t.Errorf("step %d: a save of %v s, in %v s of which training stood still", line.Step, *line.SaveS, *line.SaveStallS)
 		}
-		// 32 parameters with their momentum are 256 bytes, and do not get smaller;
-		// a shard has its header, table and end, and there is the manifest.
+		// 32 parameters with their momentum are 256 bytes, and do not get smaller.
+		// Each shard adds its header, table and end, and the checkpoint adds its manifest.
 		if *line.SaveBytes < 256 || *line.SaveBytes > 8192 || *line.SaveRatio != float64(*line.SaveBytes)/256 {
 			t.Errorf("step %d: %d bytes, %v of the state's", line.Step, *line.SaveBytes, *line.SaveRatio)
 		}
@@ -59,13 +59,13 @@ func TestMetricsReportEachSaveOnce(t *testing.T) {
 	if got := c.steps(t); !slices.Equal(got, []int64{7, 14, 21, 24}) {
 		t.Fatalf("checkpoints of steps %v", got)
 	}
-	if !slices.Equal(saves, []int64{10, 20, 24, 24}) { // there are lines every ten steps, and at the ends of epochs
+	if !slices.Equal(saves, []int64{10, 20, 24, 24}) { // there are lines every ten steps and at the ends of epochs
 		t.Errorf("reported in lines of steps %v, want 10, 20, 24 and 24", saves)
 	}
 }
 
-// All lines of a step have one loss, the mean over the last steps, also that of the last checkpoint, which comes after the last step's. The
-// mean over the whole epoch has a name of its own.
+// All lines of a step have the same loss, the mean over the steps since the line of an earlier step. This includes the line of the last
+// checkpoint, which follows the last step's line. The mean over the whole epoch is in another field.
 func TestEachStepHasOneLoss(t *testing.T) {
 	c := newCheckpoints()
 	var lines bytes.Buffer
@@ -83,7 +83,7 @@ func TestEachStepHasOneLoss(t *testing.T) {
 		}
 		return sum / float64(to-from)
 	}
-	began := map[int64]int64{10: 0, 12: 10, 20: 12, 24: 20} // the line before, by the step of a line
+	began := map[int64]int64{10: 0, 12: 10, 20: 12, 24: 20} // the step of the line before, by the step of a line
 	twice := 0
 	for decoder, before := json.NewDecoder(&lines), int64(0); decoder.More(); {
 		var line metrics
@@ -108,8 +108,8 @@ func TestEachStepHasOneLoss(t *testing.T) {
 	}
 }
 
-// A run that goes on says how long it took to find and to load what it goes on from:
-// in a line for people, and in its first line of metrics.
+// A resumed run reports how long it took to find and to load the checkpoint,
+// in a line of its output and in its first line of metrics.
 func TestAResumeIsReported(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 12)
@@ -159,7 +159,7 @@ func TestAResumeIsReported(t *testing.T) {
 	}
 }
 
-// The figures that a line has of a save are of that save, whatever has been begun since.
+// The figures of a save in a line of metrics belong to that save, even if later saves have begun since.
 func TestStallOfALineIsOfItsSave(t *testing.T) {
 	var c saveCost
 	at := time.Unix(0, 0)
@@ -176,7 +176,7 @@ func TestStallOfALineIsOfItsSave(t *testing.T) {
 	}
 }
 
-// Saves in the background stall little, and are not advised to begin before the last one has ended.
+// A background save stalls training only a little, but the advised interval is never shorter than a whole save.
 func TestAdvisedInterval(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, row := range []struct{ stall, total, want time.Duration }{
@@ -189,7 +189,7 @@ func TestAdvisedInterval(t *testing.T) {
 	}
 }
 
-// costLine is what a run says of its saves at its end, by how often it saved: 24 steps.
+// costLine matches the line in which a run of 24 steps reports the cost of its saves at its end, by the number of steps between saves.
 var costLine = map[int]*regexp.Regexp{
 	1: regexp.MustCompile(`^rank 0 \| checkpoints \| 24 saved \| the newest \S+ (KiB|bytes)` +
 		` \| training waited \S+s, \d+\.\d % of the time \| saved every \S+s` +
@@ -199,7 +199,7 @@ var costLine = map[int]*regexp.Regexp{
 		` \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
 }
 
-// Figures that would only be noise are left out.
+// The report of saves leaves out figures that would only be noise.
 func TestReportOfSavesLeavesOutNoise(t *testing.T) {
 	begin := time.Unix(0, 0)
 	of := func(saves int, stall time.Duration) *saveCost {
@@ -220,7 +220,7 @@ func TestReportOfSavesLeavesOutNoise(t *testing.T) {
 		{of(3, 50*time.Millisecond),
 			distributed.Stats{Saves: 3, Stored: 3 << 20, Raw: 4 << 20, Total: distributed.Times{P95: time.Second}},
 			5 * time.Minute, checkpoint.Space{Total: 2 << 30, Free: 1 << 30, Type: "ext4"},
-			// a save stalls for 50 ms, a day has 86,400 s: the root of 8,640 is 92.95
+			// A save stalls for 50 ms and a day has 86,400 s, so the interval is the root of 2 * 0.05 * 86,400 = 8,640, 92.95 s.
 			"3 saved | the newest 3 MiB, 0.75 of its arrays | training waited 150ms, 0.1 % of the time" +
 				" | saved every 1m0s | with a failure a day, one every 1m33s loses least | on ext4, of which 1 GiB were free before"},
 		{of(1, 20*time.Microsecond), distributed.Stats{Saves: 1, Stored: 1024, Raw: 20}, 0, checkpoint.Space{},
@@ -232,7 +232,7 @@ func TestReportOfSavesLeavesOutNoise(t *testing.T) {
 	}
 }
 
-// A run that saves nothing says nothing of it.
+// A run that saves nothing does not report saves.
 func TestRunWithoutSavesReportsNone(t *testing.T) {
 	var out bytes.Buffer
 	mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
@@ -257,7 +257,7 @@ func TestTimesAreShortForPeople(t *testing.T) {
 	}
 }
 
-// A user who saves too often is warned, once; and at the end sees what saving has cost.
+// A run that saves too often logs one warning, and reports at its end what saving has cost.
 func TestSavingTooOftenIsReportedOnce(t *testing.T) {
 	for every, want := range map[int]int{1: 1, 100: 0} {
 		var log testkit.Journal

@@ -18,7 +18,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// However checkpoints are made, they hold the same, after every step; and whoever goes on from one ends with the same bytes.
+// Checkpoints hold the same state after every step, however they are made, and a run that resumes from one ends with the same bytes.
 func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 	const world, epochs, steps = 3, 2, 5
 	job := func() Config {
@@ -40,7 +40,7 @@ func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 		"async":             func(env *Env) { env.Async = true },
 		"deltas":            func(env *Env) { env.Delta = 3 },
 		"async deltas":      func(env *Env) { env.Async, env.Delta = true, 3 },
-		"too little memory": func(env *Env) { env.Async, env.Delta, env.MaxMemory = true, 3, 6<<20+4*32 }, // to encode, and for the hook,
+		"too little memory": func(env *Env) { env.Async, env.Delta, env.MaxMemory = true, 3, 6<<20+4*32 }, // for encoding and the hook
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCheckpoints()
@@ -58,7 +58,7 @@ func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, info := range list { // a full one, and three that build on it
+			for i, info := range list { // one full checkpoint, then three deltas
 				if delta, want := info.BaseStep >= 0, strings.Contains(name, "deltas") && i%4 != 0; delta != want {
 					t.Errorf("step %d is of base %d, and the difference to another: %v", info.Step, info.BaseStep, want)
 				}
@@ -83,7 +83,7 @@ func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 	}
 }
 
-// load is the state after a step.
+// load returns the state in the checkpoint of a step.
 func (c checkpoints) load(t testing.TB, step int64) *checkpoint.State {
 	t.Helper()
 	s, err := c.open(t).Load(t.Context(), step)
@@ -93,7 +93,7 @@ func (c checkpoints) load(t testing.TB, step int64) *checkpoint.State {
 	return s
 }
 
-// A disk of the node's own in between changes nothing but when checkpoints are committed.
+// Saving over a local disk of each node changes only the time at which checkpoints are committed.
 func TestSavesOverALocalDiskAreTheSame(t *testing.T) {
 	for _, replicate := range []bool{false, true} {
 		t.Run(fmt.Sprint("replicate ", replicate), func(t *testing.T) { testLocalDisk(t, replicate) })
@@ -145,8 +145,8 @@ func testLocalDisk(t *testing.T, replicate bool) {
 	}
 }
 
-// A disk that stays full while training goes on ends it at the second save, on all ranks, for that reason,
-// and what was saved before is good.
+// A disk that stays full ends training at the second save that fails, on all ranks, with that error.
+// The checkpoints from before are good.
 func TestFailedBackgroundSaveEndsAllRanks(t *testing.T) {
 	c := newCheckpoints()
 	for i, r := range train(t, 3, small(3, 2, 5), func(_ int, _ *Config, env *Env) {
@@ -168,7 +168,7 @@ func TestFailedBackgroundSaveEndsAllRanks(t *testing.T) {
 	}
 }
 
-// fullAt is c on a disk that has no space for what has a word in its path.
+// fullAt returns c's file system without space for files that have word in their path.
 func fullAt(c checkpoints, word string) vfs.FS {
 	return vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 		if (op.Kind == "write" || op.Kind == "prealloc") && strings.Contains(op.Path, word) {
@@ -178,7 +178,7 @@ func fullAt(c checkpoints, word string) vfs.FS {
 	})
 }
 
-// A number that is not finite is not saved in the background either, and the error names it on all ranks, with the rank that found it.
+// A number that is not finite is not saved in the background, either. The error on all ranks names the array.
 func TestNothingBadIsSavedInTheBackground(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 1, 3)
@@ -195,7 +195,8 @@ func TestNothingBadIsSavedInTheBackground(t *testing.T) {
 	}
 }
 
-// A folder that cannot be written to shows before the first step where that is asked for, and the checkpoint of no step at all is a start.
+// With AtStart a run saves before its first step, which shows whether the folder can be written to. A run can resume from that checkpoint,
+// of step 0.
 func TestSaveAtTheStartShowsAFullDisk(t *testing.T) {
 	cfg := small(2, 1, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
@@ -226,11 +227,11 @@ func TestSaveAtTheStartShowsAFullDisk(t *testing.T) {
 	sameState(t, c.latest(t), straight.latest(t))
 }
 
-// A save in the background has failed, and the disk takes the next one: in the middle, at a stop, at the end, and where
-// the one that failed was to stay, as that of the best evaluation.
+// If a background save fails but the disk takes the next save, training does not fail. The next save may be in the middle, at a
+// stop or at the end, and the failed one may be that of the best evaluation, which was to be kept.
 func TestASaveMakesUpForOneThatFailed(t *testing.T) {
 	for name, test := range map[string]struct {
-		word   string // of the paths that the disk does not take
+		word   string // in the paths that the disk has no space for
 		change func(cfg *Config)
 		want   []int64 // nil: none, and an error
 	}{
@@ -267,8 +268,8 @@ func TestASaveMakesUpForOneThatFailed(t *testing.T) {
 	}
 }
 
-// BenchmarkSave saves after every step of an MLP with Adam, whose state is 23 MB. It gives how long training stands still for that beside a
-// step, and what a durable checkpoint takes.
+// BenchmarkSave saves after every step of an MLP with Adam, whose state is 23 MB. It reports how long a save stalls training, how long a
+// step takes, and how long a durable checkpoint takes.
 func BenchmarkSave(b *testing.B) {
 	for name, async := range map[string]bool{"background": true, "waiting": false} {
 		b.Run(name, func(b *testing.B) {

@@ -19,10 +19,10 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// encoding is where a goroutine is that encodes, in its stack.
+// encoding matches the function in the stack of a goroutine that encodes.
 var encoding = regexp.MustCompile(`/shard\.\(\*\w+\)\.work\(`)
 
-// Rank 0 encodes with no more goroutines than it has threads, and than its memory has room for, whoever has opened the folder.
+// Rank 0 encodes with at most as many goroutines as it has threads and as its memory has room for, whatever the options of the folder.
 func TestRank0EncodesWithinItsThreadsAndMemory(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
 		threads int
@@ -45,19 +45,19 @@ func TestRank0EncodesWithinItsThreadsAndMemory(t *testing.T) { // without the ra
 			return vfstest.Fault{}
 		})}
 		cfg := small(1, 1, 1)
-		cfg.Model.Hidden = []int{250_000} // 12 MB with their momentum, which is more batches of 1 MiB than are encoded at a time
+		cfg.Model.Hidden = []int{250_000} // 12 MB with momentum, more batches of 1 MiB than are encoded at a time
 		mustTrain(t, 1, cfg, func(_ int, _ *Config, env *Env) {
 			env.Checkpoints, env.FS, env.Threads, env.MaxMemory = looked.open(t), looked.fs, test.threads, test.memory
 		})
-		if most < 1 || most > test.want { // one that has not been scheduled yet is not seen
+		if most < 1 || most > test.want { // there may be fewer, since goroutines that were not scheduled yet are not seen
 			t.Errorf("%s: %d goroutines encode, want at most %d", name, most, test.want)
 		}
 	}
 }
 
-// Memory that does not suffice to encode with one thread ends a run on all ranks before its first step, and they say what would be enough.
+// Too little memory to encode with one thread ends a run on all ranks before its first step. The error says how much is enough.
 func TestTooLittleMemoryToEncodeEndsTheRun(t *testing.T) {
-	// residuals are copied, too
+	// With int8 the residuals need memory, too, since they are copied.
 	for compress, want := range map[string]string{"none": "checkpoint.memory to 6M", "int8": "checkpoint.memory to 7M"} {
 		c := newCheckpoints()
 		for rank, r := range train(t, 2, small(2, 1, 5), func(rank int, cfg *Config, env *Env) {
@@ -84,7 +84,7 @@ func TestTooLittleMemoryToEncodeEndsTheRun(t *testing.T) {
 	mustTrain(t, 1, small(1, 1, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.MaxMemory = dir, c.fs, 1<<20 })
 }
 
-// TestGroupCarriesBytes: messages of any length, none included, arrive as they are, by rank.
+// Messages of any length, also empty ones, arrive unchanged and in the order of ranks.
 func TestGroupCarriesBytes(t *testing.T) {
 	message := func(rank, length int) []byte { return bytes.Repeat([]byte{byte(rank + 1)}, length*rank) }
 	for _, err := range onRanks(t, "local", 4, func(ctx context.Context, comm *mpi.Comm) error {
@@ -105,7 +105,7 @@ func TestGroupCarriesBytes(t *testing.T) {
 					return fmt.Errorf("%d bytes of rank %d are not what it sent", len(got), rank)
 				}
 			}
-			got, err := g.Broadcast(ctx, message(3-g.Rank(), length)) // rank 0's is not empty
+			got, err := g.Broadcast(ctx, message(3-g.Rank(), length)) // rank 0 has the longest message
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func TestGroupCarriesBytes(t *testing.T) {
 	}
 }
 
-// pairOf is two ranks in this process.
+// pairOf returns the Comms of two ranks in this process.
 func pairOf(t *testing.T, timeout time.Duration) []*mpi.Comm {
 	t.Helper()
 	cfg := mpi.DefaultConfig()
@@ -138,7 +138,7 @@ func pairOf(t *testing.T, timeout time.Duration) []*mpi.Comm {
 	return comms
 }
 
-// TestPeersTakeTurns: messages arrive whole and in their order, both ways at once, and nobody is ahead of a receiver by more than one.
+// Messages between two peers arrive whole and in order, in both directions at once. A sender is at most one message ahead of the receiver.
 func TestPeersTakeTurns(t *testing.T) {
 	t.Parallel()
 	comms := pairOf(t, time.Minute)
@@ -182,10 +182,9 @@ func TestPeersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestSlowPeerEndsOnlyTheCopying: a partner does not come for longer than the ranks wait for each other. That ends the
-// copying on both, and nothing else.
+// If a peer is slower than the timeout of the Comm, copying ends on both ranks. Nothing else ends.
 func TestSlowPeerEndsOnlyTheCopying(t *testing.T) {
-	synctest.Test(t, testSlowPeer) // by whose clock the ranks wait for nothing else
+	synctest.Test(t, testSlowPeer) // by its clock nothing else can take so long
 }
 
 func testSlowPeer(t *testing.T) {
@@ -201,7 +200,7 @@ func testSlowPeer(t *testing.T) {
 			return p.Send(t.Context(), 1, []byte("a shard"))
 		}
 		<-gaveUp
-		for err == nil { // what came before the end can still be received
+		for err == nil { // what was sent before the end can still be received
 			_, err = p.Recv(t.Context(), 0, make([]byte, 10))
 		}
 		return err

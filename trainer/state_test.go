@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// What all ranks save is known before the first save, whoever holds it.
+// The number of bytes that all ranks save is known before the first save, whichever ranks hold them.
 func TestTotalBytesIsWhatAllRanksSave(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"plain":          func(*Config) {},
@@ -37,7 +37,7 @@ func TestTotalBytesIsWhatAllRanksSave(t *testing.T) {
 				return err
 			}
 			got, err := tr.totalBytes(ctx, tr.savedArrays())
-			if err == nil && math.Abs(got-want) > 16 { // a few bytes that stages share are not shared by replicas
+			if err == nil && math.Abs(got-want) > 16 { // a few bytes that all stages have are saved once and counted once per stage
 				err = fmt.Errorf("%v bytes, want %v", got, want)
 			}
 			return err
@@ -49,7 +49,7 @@ func TestTotalBytesIsWhatAllRanksSave(t *testing.T) {
 	}
 }
 
-// What a hook keeps is copied for every save, and that counts as memory, too.
+// The state that a hook keeps is copied for every save, and the copy counts as memory.
 func TestHookCopiesCountAsMemory(t *testing.T) {
 	needs := regexp.MustCompile(`needs_bytes=([0-9]+)`)
 	warned := func(compress string, memory int64) []string {

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// sharedClock is a clock that several ranks look at; each look takes a tenth of a second.
+// sharedClock is a clock that several ranks share. It advances by a tenth of a second whenever it is read.
 type sharedClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -26,7 +26,7 @@ func (c *sharedClock) Now() time.Time {
 	return c.now
 }
 
-// The ranks stop by themselves in time to save, and go on where they were.
+// The ranks stop by themselves in time to save before the deadline, and can resume from there.
 func TestRanksSaveBeforeTheDeadline(t *testing.T) {
 	cfg := small(2, 4, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
@@ -36,7 +36,7 @@ func TestRanksSaveBeforeTheDeadline(t *testing.T) {
 	var out bytes.Buffer
 	stopped := mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.Async, env.Clock = c.open(t), c.fs, true, clock.Now
-		if rank == 0 { // whose deadline counts
+		if rank == 0 { // only its deadline counts
 			env.Deadline, env.Out = deadline, &out
 		}
 	})[0].Result
@@ -56,7 +56,7 @@ func TestRanksSaveBeforeTheDeadline(t *testing.T) {
 	sameState(t, c.latest(t), straight.latest(t))
 }
 
-// The deadline is met, and no sooner than need be, however long the rounds of an evaluation are.
+// An evaluation stops in time before the deadline, but not much too early, however long its rounds are.
 func TestDeadlineIsMetDuringAnEvaluation(t *testing.T) {
 	for _, took := range []time.Duration{3 * time.Millisecond, time.Second / 3, 4 * time.Second, time.Minute} {
 		for _, err := range onRanks(t, "local", 1, func(ctx context.Context, comm *mpi.Comm) error {
@@ -95,7 +95,7 @@ func TestDeadlineIsMetDuringAnEvaluation(t *testing.T) {
 	}
 }
 
-// What is saved when the deadline is too near for more is not compressed, by any rank, and anybody can go on from it.
+// If the deadline is near, no rank compresses what it saves. A run can still resume from that checkpoint.
 func TestQuickSaveBeforeADeadlineIsNotCompressed(t *testing.T) {
 	for name, change := range map[string]func(*Config, *Env){
 		"shared disk": func(*Config, *Env) {},
@@ -117,7 +117,7 @@ func TestQuickSaveBeforeADeadlineIsNotCompressed(t *testing.T) {
 			for _, deadline := range []time.Time{time.Unix(1, 0), time.Now().Add(24 * time.Hour)} {
 				mustTrain(t, 2, cfg, func(rank int, cfg *Config, env *Env) {
 					env.Checkpoints, env.FS, env.Async, env.Resume = c.open(t), c.fs, true, true
-					if rank == 0 { // whose deadline counts
+					if rank == 0 { // only its deadline counts
 						env.Deadline = deadline
 					}
 					change(cfg, env)
@@ -136,14 +136,15 @@ func TestQuickSaveBeforeADeadlineIsNotCompressed(t *testing.T) {
 	}
 }
 
-// Where nothing is saved there is nothing to stop for.
+// Without checkpoints a run does not stop for its deadline.
 func TestDeadlineWithoutCheckpointsStopsNothing(t *testing.T) {
 	if r := mustTrain(t, 1, small(1, 1, 5), func(_ int, _ *Config, env *Env) { env.Deadline = time.Unix(1, 0) })[0].Result; r.Stopped {
 		t.Errorf("%+v", r)
 	}
 }
 
-// What is thought of the steps and of a save that nobody has seen, by hand: the newest step counts an eighth, and 200 MB take 2 s.
+// The estimates of a step's time and of a save's time are those computed by hand. The newest step counts an eighth, and a save of 200 MB
+// takes 2 s beyond the 5 s of any save.
 func TestPaceAndSaveAreGuessedByHand(t *testing.T) {
 	var p pace
 	p.add(3 * time.Second)
@@ -155,7 +156,7 @@ func TestPaceAndSaveAreGuessedByHand(t *testing.T) {
 	}
 }
 
-// A request to stop during an evaluation ends it; who goes on makes it again, and everything is as if nobody had stopped.
+// A request to stop ends an evaluation. The resumed run makes the evaluation again, and ends with the state of a run that never stopped.
 func TestStopEndsAnEvaluationThatIsMadeAgain(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"between steps":      func(c *Config) { c.Evaluate.EverySteps = 1 },
@@ -194,7 +195,7 @@ func TestStopEndsAnEvaluationThatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A save before the first step, that has to be quick as rank 0 alone knows by its deadline, is written as it is by all ranks.
+// If rank 0's deadline requires a quick save before the first step, no rank compresses it, though only rank 0 knows the deadline.
 func TestQuickSaveAtTheStartIsOfAllRanks(t *testing.T) {
 	for _, quick := range []bool{true, false} {
 		deadline := time.Now().Add(24 * time.Hour)

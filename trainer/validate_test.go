@@ -96,15 +96,15 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.images is "": must name an IDX file`:                   func(c *Config) { c.Data.Kind, c.Loss = "mnist", "cross_entropy" },
 		`optimizer.kind: "rms" is not an optimizer`:                  func(c *Config) { c.Optimizer.Kind = "rms" },
 		"optimizer.lr: is +Inf, want":                                func(c *Config) { c.Optimizer.LR = math.Inf(1) },
-		// 0 in float32
+		// This is 0 in float32.
 		"optimizer.lr: is 1e-50, want": func(c *Config) { c.Optimizer.LR = 1e-50 },
-		// and this 1
+		// This is 1 in float32.
 		"optimizer.momentum: is 0.999999999999, want":           func(c *Config) { c.Optimizer.Momentum = 0.999999999999 },
 		"optimizer.momentum: is 1, want at least 0 and below 1": func(c *Config) { c.Optimizer.Momentum = 1 },
 		"evaluate.every_epochs is -1: must be":                  func(c *Config) { c.Evaluate.EveryEpochs = -1 },
 		`data.eval is "5:10": needs data.train, too`:            func(c *Config) { c.Data.Train = "" },
 		"micro_batches is 9: must be at most batch_size, 8":     func(c *Config) { c.Pipeline, c.MicroBatches = 2, 9 },
-		// What a job would refuse at its start:
+		// A job would refuse these at its start:
 		"optimizer.eps: is 0, want a number above 0": func(c *Config) { c.Optimizer.Kind, c.Optimizer.Eps = "adam", 0 },
 		"optimizer.eps: is 1e-50, want": func(c *Config) {
 			c.Optimizer.Kind,
@@ -152,7 +152,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"data.inputs: 1048576 inputs x 1048576 outputs are more than": func(c *Config) { c.Data.Inputs, c.Data.Outputs = 1<<20, 1<<20 },
 		`data.eval: range 0:4097 goes beyond the data, which`:         func(c *Config) { c.Data.Rows, c.Data.Eval = 4096, "0:4097" },
 		`model.kind is "cnn": needs images: data.kind = "generated"`:  func(c *Config) { c.Model.Kind = "cnn" },
-		// What may be secret, or long:
+		// These values may be secret, or long:
 		`mode is "` + strings.Repeat("x", 60) + `"...: must be`: func(c *Config) { c.Mode = strings.Repeat("x", 1000) },
 		`mode is "API_TOKEN=***": must be`:                      func(c *Config) { c.Mode = "API_TOKEN=abc" },
 		`data.train: range "API_TOKEN=***": write it as`:        func(c *Config) { c.Data.Train = "API_TOKEN=abc" },
@@ -174,7 +174,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 			c.Export = "out/m.pt"
 		},
 		`export: "m.npy" would be a safetensors file`: func(c *Config) { c.Export = "m.npy" },
-		// What would do nothing:
+		// These settings would have no effect:
 		"micro_batches is 2: belongs to pipeline above 1": func(c *Config) { c.MicroBatches = 2 },
 		"ddp.sync_batch_norm is true: belongs to a cnn":   func(c *Config) { c.DDP.SyncBatchNorm = true },
 		"ddp.sync_batch_norm is true: belongs to a cnn with model.batch": func(c *Config) {
@@ -215,7 +215,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 	}
 }
 
-// A key that is at fault is the only one to blame: what another would be right beside is not known.
+// Validate reports only the key that is wrong. It does not report keys whose right value depends on that key.
 func TestValidateBlamesNoOtherKey(t *testing.T) {
 	for _, test := range []struct {
 		want   string
@@ -260,7 +260,7 @@ func TestValidateBlamesNoOtherKey(t *testing.T) {
 	}
 }
 
-// symbols makes c a job of a gpt.
+// symbols makes c a job that trains a gpt.
 func symbols(c *Config) {
 	c.Model.Kind, c.Data.Kind, c.Data.Path, c.Loss = "gpt", "text", "x", "cross_entropy"
 }
@@ -271,13 +271,13 @@ func csvOf(targets ...string) DataConfig {
 	return d
 }
 
-// images makes c a job of a cnn.
+// images makes c a job that trains a cnn.
 func images(c *Config) {
 	c.Model.Kind, c.Loss = "cnn", "cross_entropy"
 	c.Data.Kind, c.Data.Images, c.Data.Labels = "mnist", "x", "y"
 }
 
-// Replicas of one process work at the same time, and cannot share the sums over ranks.
+// SyncBatchNorm is refused with replicas. Replicas of one process work at the same time and cannot share the sums over ranks.
 func TestSyncBatchNormInReplicasIsRefused(t *testing.T) {
 	cfg := deepJob()
 	cfg.Mode, cfg.Replicas, cfg.DDP.SyncBatchNorm = "dp", 2, true
@@ -286,7 +286,7 @@ func TestSyncBatchNormInReplicasIsRefused(t *testing.T) {
 	}
 }
 
-// What does something is not refused with what does nothing.
+// Settings that have an effect together are accepted, though some of them have no effect alone.
 func TestSettingsThatBelongTogetherAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"a late start of what has none":        func(c *Config) { c.DDP.Compress, c.DDP.StartStep = "int8", 20_000_000 },
