@@ -14,7 +14,8 @@ func ones(rows, cols int) Matrix {
 	return m
 }
 
-// Bounds are 5 standard deviations of what n fair draws give: a right generator fails one seed in a million.
+// Dropout keeps the mean and the share of elements that its probability says. The bounds are 5 standard deviations of n fair draws, so
+// a correct generator fails for one seed in a million.
 func TestDropoutKeepsMeanAndShare(t *testing.T) {
 	const n = 100_000
 	x := ones(100, n/100)
@@ -37,8 +38,8 @@ func TestDropoutKeepsMeanAndShare(t *testing.T) {
 		if want, deviation := n*(1-p), math.Sqrt(n*p*(1-p)); math.Abs(kept-want) > 5*deviation {
 			t.Errorf("p %g: %g of %d are kept, want %g", p, kept, n, want)
 		}
-		// Pairs of neighbors are kept with probability q² if they are independent; the variance is that of n draws
-		// and of their overlap, below 3 n q².
+		// If neighbors are independent, a pair is kept with probability q². The variance is that of n draws and of their
+		// overlap, below 3 n q².
 		if want := n * (1 - p) * (1 - p); math.Abs(neighbours-want) > 5*math.Sqrt(3*want) {
 			t.Errorf("p %g: %g pairs of neighbours are kept, want %g", p, neighbours, want)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What comes later changes nothing before, to the last bit.
+// A change of a later position changes no bit of the outputs before it.
 func TestAttentionIsCausal(t *testing.T) {
 	const context = attentionBlock + 9
 	r := source()
@@ -31,7 +31,7 @@ func TestAttentionIsCausal(t *testing.T) {
 	}
 }
 
-// A context in a job file costs no memory before it is used.
+// NewCausalAttention allocates no memory for the context before it is used, however large a job file makes it.
 func TestAttentionAllocatesWhenUsed(t *testing.T) {
-	NewCausalAttention(1, 1, 1<<30) // a context's square is more than a slice can hold
+	NewCausalAttention(1, 1, 1<<30) // the square of this context is more than a slice can hold
 }

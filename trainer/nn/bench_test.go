@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// The three products of a layer from 784 to 128 features, batch 64.
+// BenchmarkProduct computes the three products of a layer from 784 to 128 features with a batch of 64.
 func BenchmarkProduct(b *testing.B) {
 	const rows, in, out = 64, 784, 128
 	var pass Pass
@@ -35,7 +35,7 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// Forward, loss and backward of an MLP without its optimizer.
+// BenchmarkMLP runs Forward, the loss and Backward of an MLP, without an optimizer.
 func BenchmarkMLP(b *testing.B) {
 	for _, rows := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("batch", rows), func(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/trainer/blas"
 )
 
-// The configuration of the project's benchmark; the number is PyTorch's, 16 (9 + 1) + 32 (144 + 1) + 10 (1568 + 1).
+// The CNN of the project's benchmark has as many parameters as in PyTorch: 16 (9 + 1) + 32 (144 + 1) + 10 (1568 + 1).
 func TestCNNHasPyTorchsParameters(t *testing.T) {
 	model := NewCNN(CNNConfig{In: Image{1, 28, 28}, Channels: []int{16, 32}, Kernel: 3, Classes: 10}, source())
 	count := 0
@@ -25,7 +25,7 @@ func TestCNNConfigIsChecked(t *testing.T) {
 	good := CNNConfig{In: Image{1, 28, 28}, Channels: []int{4, 4, 4, 4}, Kernel: 3, Hidden: []int{5}, Dropout: 0.5, Classes: 10}
 	for _, c := range []struct {
 		change func(*CNNConfig)
-		want   string // in the error; empty: none
+		want   string // part of the error; empty: no error
 	}{
 		{func(*CNNConfig) {}, ""},
 		{func(c *CNNConfig) { c.Channels = nil; c.Kernel = 0 }, ""},
@@ -90,7 +90,7 @@ func TestImageMisfitsPanic(t *testing.T) {
 
 var small = Image{Channels: 2, Height: 4, Width: 6}
 
-// imageModules takes images like small.
+// imageModules returns functions that build modules for images of small's size, by name.
 func imageModules() map[string]func(Source) Module {
 	return map[string]func(Source) Module{
 		"conv2d": func(s Source) Module { return NewConv2d(small, Conv2dConfig{Out: 3, Kernel: 3, Padding: 1}, s) },
@@ -115,7 +115,8 @@ func imageModules() map[string]func(Source) Module {
 	}
 }
 
-// apart returns values 1/16 and more from each other and 1/32 from 0, both more than h, so that no step of h changes which is the largest.
+// apart returns values at least 1/16 apart and at least 1/32 from 0. Both distances are larger than h, so that no step of h changes which
+// value is the largest.
 func apart(r *rand.Rand, rows, cols int) Matrix {
 	m := NewMatrix(rows, cols)
 	for i, j := range r.Perm(len(m.Data)) {
@@ -127,7 +128,7 @@ func apart(r *rand.Rand, rows, cols int) Matrix {
 func TestImageModuleGradientsAreDifferences(t *testing.T) {
 	for name, build := range imageModules() {
 		if name == "cnn" {
-			continue // has kinks at every unit: layers_test.go compares it with PyTorch
+			continue // it has kinks at every unit: layers_torch_test.go compares it with PyTorch
 		}
 		t.Run(name, func(t *testing.T) {
 			r := source()
@@ -152,7 +153,7 @@ func TestImageModuleGradientsAreDifferences(t *testing.T) {
 	}
 }
 
-// A rank whose data has run out takes part with an empty batch, with every library.
+// Modules accept an empty batch, with every library. A rank without rows left takes part in a step with an empty batch.
 func TestEmptyBatchesPassThrough(t *testing.T) {
 	lib, info, err := blas.Open(blas.Config{Library: blas.Auto})
 	if err != nil {
@@ -200,7 +201,7 @@ func TestImageModulesAllocateNothing(t *testing.T) {
 	}
 }
 
-// Gradients accumulate, and nothing of one batch is left over in the next, smaller one.
+// Gradients accumulate, and nothing of one batch is left over in the next, smaller batch.
 func TestImageModulesForgetTheLastBatch(t *testing.T) {
 	for name, build := range imageModules() {
 		r := source()
@@ -229,7 +230,7 @@ func TestImageModulesForgetTheLastBatch(t *testing.T) {
 	}
 }
 
-// The CNN of the project's benchmark, 20,490 parameters, without its optimizer; and the same with batch normalization.
+// BenchmarkCNN runs the CNN of the project's benchmark, 20,490 parameters, without an optimizer, and the same CNN with batch normalization.
 func BenchmarkCNN(b *testing.B) {
 	b.Run("plain", func(b *testing.B) { benchmarkCNN(b, false) })
 	b.Run("batch norm", func(b *testing.B) { benchmarkCNN(b, true) })

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// convolve is the definition, in float64. It says where in x the kernel's elements are for each output.
+// convolve computes a convolution by its definition, in float64. For each output it looks up the kernel's elements in x.
 func convolve(in, out Image, w slidingWindow, weight, bias []float32, x []float32) []float64 {
 	y := make([]float64, out.Size())
 	for o := range y {
@@ -28,7 +28,8 @@ func convolve(in, out Image, w slidingWindow, weight, bias []float32, x []float3
 	return y
 }
 
-// Any geometry: strides beyond the kernel, more padding than kernel, images that a group holds many of.
+// Conv2d gives what its definition says in any geometry, including strides larger than the kernel, padding larger than the kernel, and
+// images so small that a group holds many of them.
 func TestConv2dIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Image{rapid.IntRange(1, 3).Draw(t, "channels"), rapid.IntRange(1, 9).Draw(t, "height"),
@@ -42,7 +43,8 @@ func TestConv2dIsItsDefinition(t *testing.T) {
 	})
 }
 
-// The same, where a product takes one sample, and has it as it is in the batch or, with a power of two, in memory of its own.
+// Conv2d also gives what its definition says if a group is one sample. The product then uses the sample where it lies in the batch or, if
+// its plane is a multiple of aliasingStride, a copy in other memory.
 func TestLargeConv2dIsItsDefinition(t *testing.T) {
 	for _, in := range []Image{{2, 17, 16}, {2, 16, 32}} {
 		l := checkConvolution(t, in, Conv2dConfig{Out: 3, Kernel: 3, Padding: 1}, 3, 1)
@@ -66,14 +68,14 @@ func checkConvolution(t rapid.TB, in Image, cfg Conv2dConfig, rows int, seed uin
 	for i := range rows {
 		want := convolve(in, l.Out(), slidingWindow{cfg.Kernel, max(cfg.Stride, 1), cfg.Padding}, l.weight.Value, bias, x.Row(i))
 		for o, v := range y.Row(i) {
-			// At most 108 products below 1, each sum rounded to 24 bits.
+			// The output is a sum of at most 108 products below 1, and each sum is rounded to 24 bits.
 			if math.Abs(float64(v)-want[o]) > 1e-5 {
 				t.Fatalf("row %d: output %d is %g, want %g", i, o, v, want[o])
 			}
 		}
 	}
 
-	// y is linear in x, and in the weights: what Backward returns is the adjoint, so that <dy, A x> = <Aᵀ dy, x>.
+	// y is linear in x and in the weights, so Backward computes the adjoint: <dy, A x> = <Aᵀ dy, x>.
 	dy := randomMatrix(r, rows, y.Cols)
 	dx := l.Backward(&pass, dy, true)
 	product, constant := dot(dy.Data, y.Data), 0.0
@@ -98,7 +100,7 @@ func dot(a, b []float32) float64 {
 	return sum
 }
 
-// drawWindow draws an image and a window that fits it.
+// drawWindow draws the size of an image and a window that fits it.
 func drawWindow(t *rapid.T, padding func(kernel int) int) (Image, slidingWindow) {
 	size := rapid.IntRange(1, 9)
 	in := Image{Channels: rapid.IntRange(1, 3).Draw(t, "channels"), Height: size.Draw(t, "height"), Width: size.Draw(t, "width")}
@@ -110,8 +112,8 @@ func drawWindow(t *rapid.T, padding func(kernel int) int) (Image, slidingWindow)
 	return in, w
 }
 
-// each calls visit with every element of the image that each window covers: output o is at plane position out, the element of the
-// kernel is tap, that of the image's plane is at.
+// each calls visit for every element of the image that a window covers. o is the output's index in its plane, tap the index of the
+// kernel's element, and at the index of the element in the image's plane.
 func (w slidingWindow) each(in, out Image, visit func(o, tap, at int)) {
 	for o := range out.plane() {
 		for tap := range w.kernel * w.kernel {
@@ -132,8 +134,8 @@ func drawMatrix(r *rand.Rand, rows, cols int) Matrix {
 	return m
 }
 
-// nearlyEqual allows sums of n products, of some units each, a rounding of 2^-24 of such a unit for each. One that is missing or
-// too many is seen.
+// nearlyEqual compares sums of n products, each of the size of a few units. It allows each product a rounding of 2^-24 of its size, which
+// is too little to hide a missing or an extra product.
 func nearlyEqual(t *rapid.T, what string, got []float32, want []float64, n int) {
 	t.Helper()
 	for i, v := range got {
@@ -143,7 +145,7 @@ func nearlyEqual(t *rapid.T, what string, got []float32, want []float64, n int) 
 	}
 }
 
-// Convolutions against their definition: three batches, whose gradients add up.
+// A convolution has the outputs and gradients of its definition. The gradients of three batches add up.
 func TestConvolutionIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, w := drawWindow(t, func(int) int { return 5 })

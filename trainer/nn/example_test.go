@@ -32,7 +32,7 @@ func Example() {
 	// Output: 0 1 1 0
 }
 
-// A network of two convolutions for handwritten digits, with the names that PyTorch would give.
+// A network of two convolutions for handwritten digits has the parameter names that PyTorch would give.
 func ExampleNewCNN() {
 	src := rand.New(rand.NewPCG(1, 2))
 	model := nn.NewCNN(nn.CNNConfig{In: nn.Image{Channels: 1, Height: 28, Width: 28}, Channels: []int{16, 32}, Kernel: 3, Classes: 10}, src)

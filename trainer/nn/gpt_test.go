@@ -21,7 +21,7 @@ func panics(f func()) (did bool) {
 	return
 }
 
-// checkModule compares the gradients of a module's input and parameters with differences.
+// checkModule compares the gradients of a module's input and parameters with central differences.
 func checkModule(t *testing.T, m Module, x Matrix) {
 	t.Helper()
 	var pass Pass
@@ -122,8 +122,8 @@ func TestGPTHasPyTorchsParameters(t *testing.T) {
 	}
 }
 
-// Communication of a gradient starts as soon as it is done: nothing is added to it later, and all are done once each, from the last to the
-// first.
+// Each gradient is reported as done once, from the last layer to the first, and nothing is added to it later. A gradient is sent as soon as
+// it is done.
 func TestGPTGradientsAreDoneInReverse(t *testing.T) {
 	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 4, Context: 3, Symbols: 5}
 	model := NewGPT(cfg, source())
@@ -140,7 +140,7 @@ func TestGPTGradientsAreDoneInReverse(t *testing.T) {
 	for _, p := range slices.Backward(model.Params()) {
 		want = append(want, layer(p))
 	}
-	// Two embeddings are one layer; in other layers weight and bias may come in either order.
+	// The two embeddings count as one layer. In other layers weight and bias may come in either order.
 	if !slices.Equal(got, want) {
 		t.Errorf("gradients were done in the order %q, want %q", got, want)
 	}
@@ -155,14 +155,15 @@ func TestGPTGradientsAreDoneInReverse(t *testing.T) {
 	}
 }
 
-// The modules share memory for gradients: differences through the whole model show whether they do so while it is in use. The
-// first parameters are the last to get their gradients, so those suffice, with the attention in the first block.
+// The gradients of a whole GPT are central differences. The modules share memory for gradients, and this test shows whether they overwrite
+// memory that is still in use. The first parameters get their gradients last, so it is enough to check them and the attention in the first
+// block.
 func TestGPTGradientsAreDifferences(t *testing.T) {
 	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 4, Context: 3, Symbols: 5}
 	r := source()
 	model := NewGPT(cfg, r)
 	for _, p := range model.Params() {
-		copy(p.Value, randomMatrix(r, 1, len(p.Value)).Data) // far from the symmetric beginning
+		copy(p.Value, randomMatrix(r, 1, len(p.Value)).Data) // far from the symmetric initial values
 	}
 	pass := Pass{Training: true}
 	x, labels := symbols(cfg, 2), []int{0, 1, 2, 3, 4, 0}
@@ -178,7 +179,7 @@ func TestGPTGradientsAreDifferences(t *testing.T) {
 	}
 }
 
-// A batch of other length in between, and the memory that gradients share, change no bit, and nothing is allocated.
+// Equal steps have the same bits even with a batch of another length between them, although gradients share memory. Steps do not allocate.
 func TestGPTStepsAreEqualAndAllocateNothing(t *testing.T) {
 	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 8, Context: 9, Symbols: 11, Dropout: 0.1}
 	model := NewGPT(cfg, source())
@@ -210,8 +211,8 @@ func TestGPTStepsAreEqualAndAllocateNothing(t *testing.T) {
 	}
 }
 
-// The text's symbols are each as frequent as the other, so a model that only counts them reaches log 8; one that looks back
-// can predict all but the first few of each sequence.
+// A GPT learns to look back. All symbols of the text are equally frequent, so a model that only counts them reaches a loss of log 8. A
+// model that looks back can predict all but the first few symbols of each sequence.
 func TestGPTLearnsMoreThanFrequencies(t *testing.T) {
 	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 16, Context: 12, Symbols: 8}
 	r := source()
@@ -249,13 +250,13 @@ func TestGPTLearnsMoreThanFrequencies(t *testing.T) {
 			}
 		}
 	}
-	// The stride is one of two, and not seen by the first symbol: no model can fall below log 2 there.
+	// The first symbol does not show which of two strides its sequence has, so no model can reach less than log 2 there.
 	if floor := math.Ln2 / float64(cfg.Context); value < 0.5*floor || value > 0.5 {
 		t.Errorf("loss is %g after 200 steps, want between %.3g and 0.5; frequencies alone give %.3g", value, floor, math.Log(8))
 	}
 }
 
-// symbols returns sequences for a model, with all symbols in them.
+// symbols returns sequences of random symbols for a model.
 func symbols(cfg GPTConfig, sequences int) Matrix {
 	x := NewMatrix(sequences, cfg.Context)
 	r := source()
@@ -300,7 +301,7 @@ func TestNewEmbeddingRefusesSymbols(t *testing.T) {
 	}
 }
 
-// clocked is a library that adds up the time in its products.
+// clocked is a library that adds up the time spent in its matrix products.
 type clocked struct {
 	tblas.Library
 	spent time.Duration
@@ -313,7 +314,8 @@ func (c *clocked) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []f
 	c.spent += time.Since(start)
 }
 
-// Forward, loss and backward of the benchmarks' GPT, 8 sequences at a time, with the site's library. Products are 5.7 GFLOP.
+// BenchmarkGPT runs Forward, the loss and Backward of the benchmarks' GPT, 8 sequences at a time, with the library that Auto finds. The
+// matrix products take 5.7 GFLOP.
 func BenchmarkGPT(b *testing.B) {
 	library, info, err := tblas.Open(tblas.Config{Library: tblas.Auto, Threads: 1})
 	if err != nil {

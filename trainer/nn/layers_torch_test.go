@@ -18,7 +18,7 @@ import (
 )
 
 // Initial values are PyTorch's bit for bit. Outputs, gradients and running statistics are equal up to the order of sums, of
-// at most some thousand products of numbers near 1 (see near).
+// at most some thousand products of numbers near 1 (see differs).
 func TestLayersAreThoseOfPyTorch(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	cases := layerCases()
@@ -62,14 +62,14 @@ func TestLayersAreThoseOfPyTorch(t *testing.T) {
 	}
 }
 
-// seeded is what torch.manual_seed gives.
+// seeded returns the generator that torch.manual_seed gives.
 func seeded(seed uint64) nn.Source {
 	src := prng.NewMT19937()
 	src.Seed(seed)
 	return src
 }
 
-// step is what layers.py does in a step.
+// step does what layers.py does in a step.
 func (c *layerCase) step(module nn.Module, r *rand.Rand, training bool) (x, dy nn.Matrix, results [][]float32) {
 	cols := 1
 	for _, n := range c.Shape[1:] {
@@ -117,9 +117,9 @@ func runLayers(t *testing.T, cases []layerCase, in []float32) (out []float32, pr
 	return torch.ReadFloats(t, filepath.Join(dir, "out")), printed
 }
 
-// differs returns the first element where the vectors are not equal, or -1: bit for bit, or up to 1e-5 of the largest element, where
-// float32 has 6e-8 and the error of a sum of n products grows with the square root of n. Where sums cancel (the gradient of a
-// bias that batch normalization subtracts again is 0) their terms count, and those are not below 0.1.
+// differs returns the index of the first element in which the vectors differ, or -1. If exact is true it compares bits. Otherwise it allows
+// 1e-5 of the largest element: float32 rounds at 6e-8, and the error of a sum of n products grows with the square root of n. If sums cancel
+// (the gradient of a bias that batch normalization subtracts again is 0), the terms count instead, which are at least about 0.1.
 func differs(got, want []float32, exact bool) int {
 	top := 0.1
 	for _, v := range want {
@@ -133,9 +133,9 @@ func differs(got, want []float32, exact bool) int {
 	return -1
 }
 
-// layerCase is a module here and the same one in PyTorch.
+// layerCase is a module of this package and the same module of PyTorch.
 type layerCase struct {
-	Code     string `json:"code"`     // PyTorch's, a Python expression
+	Code     string `json:"code"`     // a Python expression for PyTorch's module
 	Seed     uint64 `json:"seed"`     // of the initial values
 	Shape    []int  `json:"shape"`    // of x; the first is the number of rows
 	Training []bool `json:"training"` // of each step
@@ -150,13 +150,13 @@ func imageLayer(code string, in nn.Image, build func(nn.Source) nn.Module) layer
 	return layer(code, []int{in.Channels, in.Height, in.Width}, build)
 }
 
-// trained has steps whose running statistics count in a later one.
+// trained returns c with several steps. One of them evaluates with the running statistics of the steps before.
 func (c layerCase) trained() layerCase {
 	c.Training = []bool{true, true, true, false, true}
 	return c
 }
 
-// layerCases are the layers for images, linear layers and small networks of them.
+// layerCases returns layers for images, linear layers and small networks of them.
 func layerCases() []layerCase { return slices.Concat(convCases(), poolCases(), otherCases()) }
 
 func convCases() []layerCase {
@@ -188,7 +188,8 @@ func convCase(in nn.Image, cfg nn.Conv2dConfig) layerCase {
 	return imageLayer(code, in, func(s nn.Source) nn.Module { return nn.NewConv2d(in, cfg, s) })
 }
 
-// poolCases have images whose halves are no, less, and more than the eight results that assembly makes at once.
+// poolCases returns pooling layers for images of several widths. Half a width is less or more than the eight results that assembly computes
+// at once.
 func poolCases() []layerCase {
 	var cases []layerCase
 	for _, in := range []nn.Image{{Channels: 3, Height: 8, Width: 6}, {Channels: 2, Height: 9, Width: 7},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A rank without rows takes part in a step with a loss of 0, not NaN.
+// The loss of a batch without rows is 0, not NaN. A rank without rows takes part in a step with such a batch.
 func TestLossesWithoutRowsAreZero(t *testing.T) {
 	if loss, dy := new(CrossEntropy).Loss(NewMatrix(0, 3), nil); loss != 0 || dy.Rows != 0 || dy.Cols != 3 {
 		t.Errorf("cross entropy is %g with gradient %v, want 0 and 0 x 3", loss, dy)
@@ -15,14 +15,14 @@ func TestLossesWithoutRowsAreZero(t *testing.T) {
 	}
 }
 
-// Equal logits of 1,000 classes: log 1000 by hand, and the gradients of a row add up to 0.
+// The cross entropy of equal logits of 1,000 classes is log 1000, and the gradients of a row add up to 0.
 func TestCrossEntropyOfEqualLogitsIsByHand(t *testing.T) {
 	logits := NewMatrix(2, 1000)
 	for i := range logits.Data {
 		logits.Data[i] = -3
 	}
 	loss, grad := new(CrossEntropy).Loss(logits, []int{0, 999})
-	// Each exponential is 1 to within a unit in the last place, 6e-8.
+	// Each exponential is 1 within one unit in the last place, 6e-8.
 	if math.Abs(loss-math.Log(1000)) > 1e-7 {
 		t.Errorf("loss is %.9g, want %.9g", loss, math.Log(1000))
 	}
@@ -31,7 +31,7 @@ func TestCrossEntropyOfEqualLogitsIsByHand(t *testing.T) {
 		for _, g := range grad.Row(i) {
 			sum += float64(g)
 		}
-		// 1,000 elements of 5e-4, each rounded to 24 bits.
+		// The sum has 1,000 elements of 5e-4, each rounded to 24 bits.
 		if math.Abs(sum) > 3e-8 {
 			t.Errorf("the gradients of row %d add up to %g, want 0", i, sum)
 		}

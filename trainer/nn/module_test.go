@@ -12,7 +12,7 @@ import (
 	tblas "ddpbatch/trainer/blas"
 )
 
-// Product against gonum's, over sizes below, at and above its tiles.
+// Product gives gonum's results for sizes below, at and above those of its tiles.
 func TestAddProductIsGonums(t *testing.T) {
 	var pass Pass
 	r := source()
@@ -26,7 +26,7 @@ func TestAddProductIsGonums(t *testing.T) {
 				want.Mul(dense(a), dense(b))
 				want.Add(&want, dense(c))
 				pass.Product(c, stored(a, ta), ta, stored(b, tb), tb, true)
-				// Up to 1,030 products below 1, each sum rounded to 24 bits.
+				// An element is a sum of up to 1,030 products below 1, and each sum is rounded to 24 bits.
 				if !mat.EqualApprox(dense(c), &want, 1e-4) {
 					t.Fatalf("%v %c%c: the product is not gonum's", size, ta, tb)
 				}
@@ -35,7 +35,7 @@ func TestAddProductIsGonums(t *testing.T) {
 	}
 }
 
-// dense is m as gonum has it.
+// dense returns m as a matrix of gonum.
 func dense(m Matrix) *mat.Dense {
 	data := make([]float64, len(m.Data))
 	for i, v := range m.Data {
@@ -44,7 +44,7 @@ func dense(m Matrix) *mat.Dense {
 	return mat.NewDense(m.Rows, m.Cols, data)
 }
 
-// stored returns what op must be applied to to get m.
+// stored returns the matrix to which t must be applied to get m.
 func stored(m Matrix, t blas.Transpose) Matrix {
 	if t == blas.NoTrans {
 		return m
@@ -112,7 +112,7 @@ func TestMisfitsPanic(t *testing.T) {
 func TestDistinctGivesEachParameterOnce(t *testing.T) {
 	a, b, c := newParam("a"), newParam("b"), newParam("c")
 	list := []*Param{a, b, a, c, b, a}
-	for range 2 { // what the first has noted does not count in the second
+	for range 2 { // the first loop must not affect the second
 		if got := slices.Collect(Distinct(list)); !slices.Equal(got, []*Param{a, b, c}) {
 			t.Errorf("%d are distinct, want a, b and c", len(got))
 		}
@@ -127,8 +127,8 @@ func TestDistinctGivesEachParameterOnce(t *testing.T) {
 	}
 }
 
-// Central differences with step h err by h² f”'/6, below 1e-4 for the functions here, and by the
-// rounding of float32 outputs divided by h, below 5e-5. Both together stay below tolerance.
+// Central differences with step h have an error of h² f”'/6, below 1e-4 for the functions here, and the error of
+// rounding float32 outputs divided by h, below 5e-5. The sum of both is below tolerance.
 const (
 	h         = 1.0 / 64
 	tolerance = 1e-3
@@ -136,7 +136,7 @@ const (
 
 func source() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// randomMatrix is away from zero by more than h, where ReLU has its kink.
+// randomMatrix returns values that are farther than h from zero, where ReLU has its kink.
 func randomMatrix(r *rand.Rand, rows, cols int) Matrix {
 	m := NewMatrix(rows, cols)
 	for i := range m.Data {
@@ -181,7 +181,7 @@ func TestModuleGradientsAreDifferences(t *testing.T) {
 			var pass Pass
 			x := randomMatrix(r, 4, 5)
 			y := module.Forward(&pass, x)
-			// The scalar that is differentiated is the sum of y weighted by dy.
+			// The differentiated scalar is the sum of y weighted by dy.
 			dy := randomMatrix(r, y.Rows, y.Cols)
 			f := func() float64 {
 				var sum float64
@@ -213,7 +213,7 @@ func TestBackwardAccumulatesAndSkipsTheInput(t *testing.T) {
 	l.Forward(&pass, x)
 	l.Backward(&pass, dy, true)
 	for i, g := range l.Params()[0].Grad {
-		// The second sum starts from the first: it is rounded otherwise.
+		// The second sum starts from the first one, so it is rounded differently.
 		if math.Abs(float64(g-2*once[i])) > 1e-6 {
 			t.Fatalf("gradient %d is %g after two calls, want twice %g", i, g, once[i])
 		}
@@ -241,7 +241,7 @@ func TestModulesAreRightAtNumericalEdges(t *testing.T) {
 		}
 	})
 	t.Run("cross entropy of huge logits", func(t *testing.T) {
-		// By hand: softmax is (1, 0, 0) to the last bit, so the loss of label 0 is 0, of label 1 it is 2000.
+		// By hand: softmax is (1, 0, 0) to the last bit, so the loss of label 0 is 0 and that of label 1 is 2000.
 		var l CrossEntropy
 		logits := Matrix{Rows: 2, Cols: 3, Data: []float32{1000, -1000, -1000, 1000, -1000, -1000}}
 		loss, grad := l.Loss(logits, []int{0, 1})
@@ -279,7 +279,7 @@ func TestModulesAreRightAtNumericalEdges(t *testing.T) {
 	})
 }
 
-// productsKeep checks that bad shows in what is made of it, even where it is multiplied with 0.
+// productsKeep checks that results computed from bad, NaN or an infinity, are not finite, even if bad is multiplied by 0.
 func productsKeep(t *testing.T, library string, pass *Pass, bad float32) {
 	t.Helper()
 	finite := func(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// goroutineSums is a Reducer of a rank that shares a hub with others.
+// goroutineSums is the Reducer of one rank. A goroutine adds up the sums of all ranks.
 type goroutineSums struct {
 	in  chan<- []float64
 	out <-chan struct{}
@@ -17,7 +17,7 @@ func (m goroutineSums) Sum(x []float64) {
 	<-m.out
 }
 
-// newGoroutineSums returns the Reducers of n ranks. All of them are done when stop is called.
+// newGoroutineSums returns the Reducers of n ranks. stop ends their goroutine, and must be called after all ranks are done.
 func newGoroutineSums(n int) (ranks []goroutineSums, stop func()) {
 	in, out := make(chan []float64), make(chan struct{})
 	for range n {
@@ -46,8 +46,8 @@ func newGoroutineSums(n int) (ranks []goroutineSums, stop func()) {
 	return ranks, func() { close(in) }
 }
 
-// Ranks with 5, 0, 1 and 3 samples have the statistics, outputs and gradients of one rank with all 9. A mean of a thousand
-// deviations must not hurt.
+// Ranks with 5, 0, 1 and 3 samples have the statistics, outputs and gradients of one rank with all 9 samples, even if the mean of a
+// channel is a thousand times its deviation.
 func TestSyncBatchNormIsThatOfOneBatch(t *testing.T) {
 	in := Image{Channels: 3, Height: 2, Width: 2}
 	train := Pass{Training: true}
@@ -97,7 +97,7 @@ func TestSyncBatchNormIsThatOfOneBatch(t *testing.T) {
 	}
 }
 
-// sameFloats allows the rounding of a few float32 additions of numbers near 1, and sums in float64 in another order.
+// sameFloats compares within the rounding errors of a few float32 additions of numbers near 1, and of float64 sums in another order.
 func sameFloats(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i, v := range got {
@@ -123,7 +123,7 @@ func TestBatchNormOfOneValueKeepsRunningStatistics(t *testing.T) {
 	}
 }
 
-// Mean and variance of each row are those of the parameters, whatever the scale of the input.
+// LayerNorm gives each row the mean and variance of its parameters, whatever the scale of the input.
 func TestLayerNormNormalizes(t *testing.T) {
 	l := NewLayerNorm(100)
 	x := randomMatrix(source(), 3, 100)
@@ -138,7 +138,7 @@ func TestLayerNormNormalizes(t *testing.T) {
 			sum += float64(v)
 			squares += float64(v) * float64(v)
 		}
-		// 100 elements near 1, whose inputs are rounded to 24 bits of 1000 before they are divided by 70;
+		// The 100 elements are near 1. Inputs near 1000 are rounded to 24 bits before they are divided by 70.
 		// eps lowers the first variance by 1e-5/0.4.
 		if math.Abs(sum/100) > 1e-5 || math.Abs(squares/100-variance) > 1e-4 {
 			t.Errorf("row %d has mean %g and variance %g, want 0 and %g", i, sum/100, squares/100, variance)

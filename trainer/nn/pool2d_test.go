@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Max-pooling against its definition, with many equal values: the gradient goes to the first of them.
+// Max-pooling gives what its definition says. If several values are the largest, the gradient goes to the first of them.
 func TestMaxPoolIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, w := drawWindow(t, func(kernel int) int { return kernel / 2 })

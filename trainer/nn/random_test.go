@@ -29,15 +29,15 @@ func TestNormalIsPyTorchs(t *testing.T) {
 	}
 	torch.Run(t, normalScript, args...)
 	for i, want := range torch.ReadFloats(t, file) {
-		// PyTorch rounds the angle, up to 2 pi, to 24 bits: an error of 2.4e-7 times the radius, up to 0.02 sqrt(-2 log 2^-24) = 0.12. Its
-		// logarithm, sine and cosine of 8 numbers at a time add a few units in the last place.
+		// PyTorch rounds the angle, up to 2 pi, to 24 bits. That is an error of 2.4e-7 times the radius, which is at most
+		// 0.02 sqrt(-2 log 2^-24) = 0.12. Its vectorized logarithm, sine and cosine add errors of a few units in the last place.
 		if math.Abs(float64(got[i]-want)) > 5e-8 {
 			t.Errorf("number %d is %g, in PyTorch %g", i, got[i], want)
 		}
 	}
 }
 
-// Moments over many draws, also of lengths that PyTorch treats otherwise.
+// The mean and variance over many draws are right, also for lengths for which PyTorch uses another method.
 func TestNormalHasTheRightMoments(t *testing.T) {
 	for _, n := range []int{1, 5, 15, 16, 100} {
 		src, v := source(), make([]float32, n)
@@ -51,7 +51,7 @@ func TestNormalHasTheRightMoments(t *testing.T) {
 			}
 		}
 		count := float64(draws * n)
-		// Six standard errors: those of the mean are 2/sqrt(count), of the variance 4 sqrt(2/count).
+		// The bounds are six standard errors. One is 2/sqrt(count) for the mean and 4 sqrt(2/count) for the variance.
 		if mean := sum / count; math.Abs(mean) > 12/math.Sqrt(count) {
 			t.Errorf("mean of %d at a time is %g", n, mean)
 		}
@@ -61,7 +61,7 @@ func TestNormalHasTheRightMoments(t *testing.T) {
 	}
 }
 
-// The known answers for philox4x32-10 that come with the authors' implementation (Random123, kat_vectors).
+// Philox gives the known answers for philox4x32-10 that come with the authors' implementation (Random123, kat_vectors).
 func TestPhiloxGivesTheKnownAnswers(t *testing.T) {
 	const ones = 1<<64 - 1
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ func TestSequentialNamesParametersAsPyTorchDoes(t *testing.T) {
 	}
 }
 
-// As in PyTorch's named_parameters, the first use names what is shared.
+// A shared parameter or buffer is listed once, named by its first use, as in PyTorch's named_parameters.
 func TestSharedParametersAreNamedOnce(t *testing.T) {
 	r := source()
 	first, norm := NewLinear(3, 3, r), NewBatchNorm1d(3, nil)
@@ -47,7 +47,7 @@ func TestSharedParametersAreNamedOnce(t *testing.T) {
 	}
 }
 
-// shares is a module that has parameters and buffers of others.
+// shares is a module that has the parameters and buffers of other modules.
 type shares struct {
 	*ReLU
 	params  []*Param

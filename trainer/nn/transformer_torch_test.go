@@ -15,7 +15,7 @@ import (
 //go:embed testdata/transformer.py
 var transformerScript string
 
-// torchCase is a module or a loss with its input.
+// torchCase is a module or a loss, with its input.
 type torchCase struct {
 	Name    string       `json:"name"`
 	Kind    string       `json:"kind"`
@@ -36,7 +36,7 @@ type torchParam struct {
 	Shape []int  `json:"shape"`
 }
 
-// Every layer, both losses and whole models against PyTorch in float64.
+// Every layer, both losses and whole models give PyTorch's results in float64.
 func TestTransformerIsPyTorchs(t *testing.T) {
 	t.Parallel()
 	cases := append(torchLayers(), torchLosses()...)
@@ -95,8 +95,8 @@ func (c *torchCase) compare(t *testing.T, dir string) {
 	}
 }
 
-// closeTo allows errors of 5e-6 of the largest element: an element is a sum of up to some thousand products, which cancel in
-// part, of numbers that have gone through up to 20 layers, each of which rounds to 24 bits (6e-8).
+// closeTo allows errors of 5e-6 of the largest element. An element is a sum of up to some thousand products, which partly cancel. Their
+// factors have passed up to 20 layers, and each layer rounds to 24 bits (6e-8).
 func closeTo(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -120,7 +120,7 @@ func torchLayers() []*torchCase {
 	norm := NewLayerNorm(37)
 	shake(norm, r)
 	embed := NewEmbedding(11, 5, 6, r)
-	wide := randomMatrix(r, 31, 33) // both tails of the functions
+	wide := randomMatrix(r, 31, 33) // reaches both tails of the functions
 	for i := range wide.Data {
 		wide.Data[i] *= float32(i % 9)
 	}
@@ -177,7 +177,7 @@ func torchGPTs() (cases []*torchCase) {
 	return cases
 }
 
-// shake takes a model away from its initial values, at which biases are 0 and attention is near uniform.
+// shake moves a model away from its initial values, where biases are 0 and attention is nearly uniform.
 func shake(m Module, r Source) {
 	for _, p := range m.Params() {
 		noise := make([]float32, len(p.Value))

@@ -14,7 +14,7 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// Each value by the definition, and what lies between rows and behind the block left as it is.
+// Copy and Add give each value of the block by definition, and do not change the values between rows and after the block.
 func TestCopyAndAddAreTheirDefinitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for width := range 40 {
@@ -43,7 +43,7 @@ func TestCopyAndAddAreTheirDefinitions(t *testing.T) {
 	}
 }
 
-// A block may end where its slice does, and not behind it: then not even the first value is written.
+// A block may end with its slice, but not after it. A call with a block that does not fit panics before it writes any value.
 func TestMisfitsPanic(t *testing.T) {
 	for _, c := range []struct {
 		dst, src View

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// atEnd returns n values that end where memory does: what reads or writes beyond them dies.
+// atEnd returns n values at the end of mapped memory, so that a read or write beyond them crashes.
 func atEnd(t *testing.T, n int) []float32 {
 	t.Helper()
 	page, size := syscall.Getpagesize(), 4*n

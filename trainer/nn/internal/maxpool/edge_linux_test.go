@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// atEnd returns n elements that end where memory does: what reads or writes beyond them dies.
+// atEnd returns n elements at the end of mapped memory, so that a read or write beyond them crashes.
 func atEnd[E float32 | uint8](t *testing.T, n int) []E {
 	t.Helper()
 	page, size := syscall.Getpagesize(), n*int(unsafe.Sizeof(*new(E)))
@@ -26,7 +26,7 @@ func atEnd[E float32 | uint8](t *testing.T, n int) []E {
 	return unsafe.Slice((*E)(unsafe.Pointer(&mem[whole-size])), n)
 }
 
-// Steps of assembly go beyond the row that they are in, but never beyond the last one.
+// Assembly may read and write beyond the row that it works on, but never beyond the last row.
 func TestNothingBehindTheEndIsTouched(t *testing.T) {
 	for width := 1; width <= 20; width++ {
 		for _, rows := range []int{1, 2, 3, 5, 9, 10} {

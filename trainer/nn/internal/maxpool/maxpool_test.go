@@ -24,7 +24,7 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// bits are those of x, all NaN alike.
+// bits returns the bits of x, the same for every NaN.
 func bits(x []float32) []uint32 {
 	b := make([]uint32, len(x))
 	for i, v := range x {
@@ -35,7 +35,7 @@ func bits(x []float32) []uint32 {
 	return b
 }
 
-// Assembly against the plain loops, with what lies behind the slices watched.
+// Assembly gives the results of the plain loops, and writes nothing after the slices.
 func TestAssemblyIsThePlainLoop(t *testing.T) {
 	if !assembly {
 		t.Skip("this build or CPU has no assembly")
@@ -68,7 +68,7 @@ func TestAssemblyIsThePlainLoop(t *testing.T) {
 	}
 }
 
-// More rows than one piece.
+// The results are also the same for a batch that is longer than one piece.
 func TestLongBatchIsThePlainLoop(t *testing.T) {
 	const width, rows = 3, piece
 	r := rand.New(rand.NewPCG(3, 4))
