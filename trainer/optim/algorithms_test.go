@@ -33,7 +33,7 @@ func mustNew(t testing.TB, cfg Config, params ...*nn.Param) Optimizer {
 	return opt
 }
 
-// Three steps by hand, in numbers that float32 holds exactly.
+// Three steps of SGD have the values computed by hand, in numbers that float32 holds exactly.
 func TestSGDStepsAreThoseByHand(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -113,8 +113,8 @@ func (e *exactLAMB) take(lr float64, grad []float32) {
 	}
 }
 
-// The same steps in float32 differ by a few roundings of 2^-24 each step, which the ratio of norms, near 1, hardly
-// enlarges: ten of them in each of 50 steps.
+// lambTolerance allows ten roundings of 2^-24 in each of 50 steps. The steps in float32 differ from those in float64
+// by a few roundings each, which the ratio of norms, near 1, hardly enlarges.
 const lambTolerance = 500 * 0x1p-24
 
 func TestLAMBIsNearFloat64(t *testing.T) {
@@ -153,8 +153,8 @@ func TestLAMBIsNearFloat64(t *testing.T) {
 	}
 }
 
-// The point of LAMB: a step's length is the learning rate times the parameter's norm, whatever the size of the
-// gradient, down to the smallest and up to the largest that v holds.
+// The length of a LAMB step is the learning rate times the parameter's norm, whatever the size of the
+// gradient, from the smallest to the largest whose square v can hold.
 func TestLAMBStepsByTheParametersNorm(t *testing.T) {
 	for _, size := range []float32{1e-12, 1e-3, 1, 1e15} {
 		p := param("w", 3, 4) // of norm 5
@@ -189,19 +189,20 @@ func closeTo(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// rows returns rows [first, first+n) of table.
+// rows returns the rows [first, first+n) of table.
 func rows(table [][]float32, first, n int) nn.Matrix {
 	return nn.Matrix{Rows: n, Cols: len(table[0]), Data: slices.Concat(table[first : first+n]...)}
 }
 
-// PyTorch adds up products in another order, and its SGD fuses multiplication and addition: values may differ by golden.Tolerance.
+// Training gives PyTorch's values within golden.Tolerance. PyTorch adds up products in another order, and its SGD fuses multiplication
+// and addition.
 func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) { replay(t, golden.Read(t, world), world) })
 	}
 }
 
-// replay trains as g did from torch.manual_seed(1) on, the ranks in turn, and compares all that g recorded.
+// replay trains as g did after torch.manual_seed(1), one rank after another, and compares all that g recorded.
 func replay(t *testing.T, g golden.Training, world int) {
 	src := prng.NewMT19937()
 	src.Seed(1)
@@ -247,7 +248,7 @@ func replay(t *testing.T, g golden.Training, world int) {
 //go:embed testdata/optimizers.py
 var optimizersScript string
 
-// torchCase is an optimizer here and, by its arguments, in PyTorch.
+// torchCase is an optimizer of this package and the same one of PyTorch, given by its class and arguments.
 type torchCase struct {
 	cfg   Config
 	Class string
@@ -265,7 +266,7 @@ func torchCases() []torchCase {
 			for _, dampening := range []float64{0, 0.3, 0.9} {
 				for _, nesterov := range []bool{false, true} {
 					if momentum == 0 && (dampening > 0 || nesterov) || nesterov && dampening > 0 {
-						continue // refused
+						continue // New refuses these
 					}
 					cfg := Config{Kind: "sgd", WeightDecay: decay, Momentum: momentum, Dampening: dampening, Nesterov: nesterov}
 					add("SGD", cfg, map[string]any{
@@ -288,7 +289,7 @@ func torchCases() []torchCase {
 	return cases
 }
 
-// steps is a training's input: gradients, learning rates, and which parameters have a gradient.
+// steps is the input of a training run: gradients, learning rates, and which parameters have a gradient.
 type steps struct {
 	Shapes [][]int
 	LRs    []float64
@@ -298,11 +299,11 @@ type steps struct {
 	grads  []float32 // a row for each step
 }
 
-// randomSteps draws gradients of very different sizes, some elements 0 throughout. The last parameter never has a
-// gradient, the others lack one in some steps, the first step among them.
+// randomSteps draws gradients of very different sizes. Some elements are 0 in all steps. The last parameter never has
+// a gradient, and the others lack one in some steps, including the first.
 func randomSteps(n int) steps {
 	r := rand.New(rand.NewPCG(1, 2))
-	// Lengths around those of vectors, and one scalar.
+	// The lengths are around those of CPU vectors, and one parameter is a scalar.
 	s := steps{Shapes: [][]int{{5, 13}, {64}, {}, {7}, {3, 1, 2}}}
 	size := 0
 	for _, shape := range s.Shapes {
@@ -362,10 +363,10 @@ func (s *steps) step(opt Optimizer, params []*nn.Param, t int) {
 	opt.Step()
 }
 
-// PyTorch's portable kernels do what ours do, in the same order, each operation rounded: the same bits. Its AVX2
-// kernels fuse products into sums. That spares roundings of half a unit in the last place, 2^-24, each: up to four
-// in a step, of numbers not above the parameter and what moves it. They go either way, so over 50 steps 50 units
-// are far out; the worst seen was 23.
+// PyTorch's portable kernels compute the same as ours, in the same order, and round each operation, so the bits are
+// equal. Its AVX2 kernels fuse products into sums. That omits up to four roundings in a step, of half a unit in the
+// last place, 2^-24, each, of numbers no larger than the parameter and its change. The roundings go either way, so a
+// difference of 50 units after 50 steps is very unlikely. The worst seen was 23.
 func TestOptimizersEqualPyTorchs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

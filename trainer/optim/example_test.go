@@ -7,7 +7,7 @@ import (
 	"ddpbatch/trainer/optim"
 )
 
-// The minimum of (w - 3)^2, by SGD with momentum and a warm-up.
+// SGD with momentum and a warm-up finds the minimum of (w - 3)^2.
 func ExampleNew() {
 	w := &nn.Param{Name: "w", Shape: []int{1}, Value: make([]float32, 1), Grad: make([]float32, 1)}
 	opt, err := optim.New([]*nn.Param{w}, optim.Config{Kind: "sgd", LR: 0.1, Momentum: 0.5})

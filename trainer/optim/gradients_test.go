@@ -17,8 +17,8 @@ import (
 //go:embed testdata/clip.py
 var clipScript string
 
-// PyTorch takes norms in float32: sums of a thousand squares in several lanes, then two roots and the quotient.
-// That is a few units of 6e-8; a product more for the gradients.
+// clipTolerance allows for PyTorch's norms in float32. It sums a thousand squares in several lanes, then takes two
+// roots and the quotient, which is a few units of 6e-8. The gradients are one more product.
 const clipTolerance = 1e-6
 
 func TestClipEqualsPyTorchs(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSquaredNormDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// What is left of gradients that are not finite must not be taken for gradients.
+// If a gradient is not finite, clipping leaves NaN in the gradients, so that they cannot be mistaken for usable gradients.
 func TestClipLeavesNoGradientsWhereNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct{ grad, want []float32 }{
@@ -94,13 +94,14 @@ func TestClipLeavesNoGradientsWhereNotFinite(t *testing.T) {
 	}
 }
 
-// GradScaler's documentation: init_scale 2^16, growth_factor 2, backoff_factor 0.5, growth_interval 2000
-// consecutive iterations without Inf or NaN. (It runs only on CUDA, so there is no live comparison.)
+// The scale follows the rule in the documentation of PyTorch's GradScaler: init_scale 2^16, growth_factor 2,
+// backoff_factor 0.5, growth_interval 2000 consecutive iterations without Inf or NaN. (GradScaler runs only on CUDA,
+// so the test does not run it.)
 func TestScaleFollowsTheRule(t *testing.T) {
 	type phase struct {
 		steps  int
 		finite bool
-		want   float32 // the scale after them
+		want   float32 // the scale after these steps
 	}
 	for i, phases := range [][]phase{
 		{{1999, true, 65536}, {1, true, 131072}, {1999, true, 131072}, {1, true, 262144}},
@@ -159,7 +160,7 @@ func TestUnscaleReportsWhatIsNotFinite(t *testing.T) {
 	}
 }
 
-// Restored after any number of steps, the scale goes on as if never stopped.
+// A loss scaler that is restored after any number of steps continues like one that never stopped.
 func TestLossScalerRestores(t *testing.T) {
 	finite := func(step int) bool { return step != 700 && step != 6900 }
 	const n = 7000

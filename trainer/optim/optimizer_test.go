@@ -10,7 +10,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// everyKind has each kind with all that it may keep as state.
+// everyKind returns configs of each kind of optimizer, with all the state that it may keep.
 func everyKind() []Config {
 	adam, adamw, lamb := Default("adam"), Default("adamw"), Default("lamb")
 	adam.WeightDecay = 0.1
@@ -40,7 +40,7 @@ func values(params []*nn.Param) [][]float32 {
 
 func equal(a, b [][]float32) bool { return slices.EqualFunc(a, b, slices.Equal) }
 
-// Stopped after any step and restored into new memory, a run goes on with the same bits.
+// A run that is stopped after any step and restored into new memory continues with the same bits.
 func TestStateRestoresTheOptimizer(t *testing.T) {
 	s := randomSteps(12)
 	n := len(s.LRs)
@@ -76,7 +76,7 @@ func TestStateRestoresTheOptimizer(t *testing.T) {
 	}
 }
 
-// As ZeRO needs it: optimizers of parts of the parameters do together what one of all does.
+// Several optimizers, each of a part of the parameters, do together what one optimizer of all parameters does. ZeRO relies on this.
 func TestPartsMakeTheWhole(t *testing.T) {
 	s := randomSteps(12)
 	for _, cfg := range everyKind() {
@@ -136,7 +136,7 @@ func TestNamesMustDiffer(t *testing.T) {
 	}
 }
 
-// Gradients move into buckets after New.
+// The slices of a parameter may be replaced after New, since gradients move into buckets.
 func TestSlicesMayBeReplaced(t *testing.T) {
 	for _, cfg := range everyKind() {
 		p, q := param("w", 1, 2), param("w", 1, 2)

@@ -24,8 +24,9 @@ func mustSchedule(t *testing.T, cfg ScheduleConfig, lr float64) Schedule {
 	return s
 }
 
-// PyTorch computes each rate from the one before, in float64, so that a hundred roundings of 1.1e-16 add up. Near
-// the end of a cosine each of them is a hundred times and more larger, relative to what is left of lr - MinLR.
+// scheduleTolerance allows for PyTorch's way to compute each rate from the one before, in float64, so that a hundred
+// roundings of 1.1e-16 add up. Near the end of a cosine each rounding is more than a hundred times larger, relative to
+// the remaining lr - MinLR.
 const scheduleTolerance = 1e-12
 
 func TestSchedulesEqualPyTorchs(t *testing.T) {
@@ -47,7 +48,7 @@ func TestSchedulesEqualPyTorchs(t *testing.T) {
 			map[string]any{"start_factor": 1, "end_factor": 0, "total_iters": steps}},
 		{ScheduleConfig{Kind: "linear", Steps: steps, MinLR: 0.03}, "LinearLR",
 			map[string]any{"start_factor": 1, "end_factor": 0.1, "total_iters": steps}},
-		// A warm-up as long as the run is the same as LinearLR upwards.
+		// A warm-up as long as the run is the same as a rising LinearLR.
 		{ScheduleConfig{WarmupSteps: steps}, "LinearLR", map[string]any{"start_factor": 1.0 / steps, "total_iters": steps - 1}},
 	}
 	for _, short := range []int64{1, 2, 3, 4, 10, 33} { // the top of a cycle before, at and between steps
@@ -76,7 +77,7 @@ func TestSchedulesEqualPyTorchs(t *testing.T) {
 		if c.cfg.WarmupSteps > 0 {
 			continue
 		}
-		// After a warm-up the same again, later.
+		// With a warm-up the same rates follow it.
 		warm := c.cfg
 		warm.WarmupSteps = 5
 		if warm.Steps > 0 {
@@ -96,7 +97,7 @@ func TestSchedulesEqualPyTorchs(t *testing.T) {
 	}
 }
 
-// By hand: where schedules begin and end.
+// Schedules begin and end with the rates computed by hand.
 func TestSchedulesBeginAndEndAsByHand(t *testing.T) {
 	for _, c := range []struct {
 		cfg  ScheduleConfig
@@ -123,7 +124,7 @@ func TestSchedulesBeginAndEndAsByHand(t *testing.T) {
 		{ScheduleConfig{Kind: "one_cycle", Steps: 12, WarmupSteps: 2}, 0, 0.02},
 		{ScheduleConfig{Kind: "one_cycle", Steps: 12, WarmupSteps: 2}, 4, 1},
 	} {
-		// Sums and products of a few float64 numbers near 1.
+		// The tolerance is for sums and products of a few float64 numbers near 1.
 		if got := mustSchedule(t, c.cfg, 1).LR(c.step); math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%+v: step %d has %v, want %v", c.cfg, c.step, got, c.want)
 		}
@@ -165,8 +166,8 @@ func TestBadSchedulesNameTheirKey(t *testing.T) {
 	}
 }
 
-// Whatever the settings: rates lie between the least and lr, rise while warming up, fall or stay in cosine, linear
-// and step, rise once and fall once in one_cycle, and stay as they are after the end.
+// With any settings, rates lie between the least rate and lr, rise during the warm-up, and stay constant after the end.
+// In cosine, linear and step they never rise after the warm-up. In one_cycle they rise once and fall once.
 func TestSchedulesRiseAndFallAsNamed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := ScheduleConfig{
@@ -186,8 +187,8 @@ func TestSchedulesRiseAndFallAsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const rounding = 1e-15 // of sums of a few numbers up to lr
-		fallen := false        // of one_cycle: past its top
+		const rounding = 1e-15 // the rounding error of sums of a few numbers up to lr
+		fallen := false        // whether one_cycle is past its top
 		last := 0.0
 		for step := range cfg.Steps {
 			rate := schedule.LR(step)
