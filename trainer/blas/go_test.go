@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// product is one call, with matrices in memory that has gaps.
+// product holds the arguments of one Sgemm call. Its matrices may have gaps between their rows.
 type product struct {
 	tA, tB        blas.Transpose
 	m, n, k       int
@@ -27,7 +27,7 @@ type product struct {
 	lda, ldb, ldc int
 }
 
-// newProduct draws values in [-1, 1); where beta is 0, c is full of NaN.
+// newProduct draws values in [-1, 1). If beta is 0, c is full of NaN.
 func newProduct(tA, tB blas.Transpose, m, n, k, gap int, alpha, beta float32) product {
 	rowsA, colsA := stored(tA, m, k)
 	rowsB, colsB := stored(tB, k, n)
@@ -54,9 +54,9 @@ func (p product) run(lib Library) {
 	lib.Sgemm(p.tA, p.tB, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc)
 }
 
-// reference is gonum's product in float64: what every element of c is to be, and how far a library may be from it. The bound is
-// that of k+3 roundings of float32 in any order, each of a relative 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, section
-// 3.1), twice over: of the product of all magnitudes. Gaps have no value.
+// reference returns what each element of c must be, by gonum's product in float64, and how far a library's element may be from it. The
+// bound is twice that of k+3 roundings of float32 in any order, each with a relative error of 2^-24 (Higham, Accuracy and Stability of
+// Numerical Algorithms, section 3.1). It is relative to the product of all magnitudes. The results in gaps have no meaning.
 func (p product) reference() (want, bound []float64) {
 	want, bound = p.inFloat64(func(x float64) float64 { return x }), p.inFloat64(math.Abs)
 	for i := range bound {
@@ -65,10 +65,10 @@ func (p product) reference() (want, bound []float64) {
 	return want, bound
 }
 
-// inFloat64 is the product of f of all that it is made of.
+// inFloat64 returns the product in float64, with f applied to alpha, beta and all elements.
 func (p product) inFloat64(f func(float64) float64) []float64 {
 	converted := func(x []float32) []float64 {
-		y := make([]float64, len(x), len(x)+max(p.m, p.n, p.k)) // gonum has an element in a row without any
+		y := make([]float64, len(x), len(x)+max(p.m, p.n, p.k)) // gonum wants memory for an element even in an empty row
 		for i, v := range x {
 			y[i] = f(float64(v))
 		}
@@ -82,7 +82,7 @@ func (p product) inFloat64(f func(float64) float64) []float64 {
 
 type reporter interface{ Errorf(string, ...any) }
 
-// check computes p, in a copy of c, and compares with its reference.
+// check computes p in a copy of c and compares it with its reference.
 func (p product) check(t reporter, lib Library) {
 	want, bound := p.reference()
 	p.compare(t, lib, want, bound)
@@ -106,7 +106,7 @@ func (p product) compare(t reporter, lib Library, want, bound []float64) {
 	}
 }
 
-// vectors are the rows of op(x).
+// vectors returns the rows of op(x).
 func vectors(x []float32, ld int, t blas.Transpose, rows, cols int) [][]float64 {
 	all := make([][]float64, rows)
 	for i := range all {
@@ -139,7 +139,7 @@ func TestLibrariesGiveTheDefinition(t *testing.T) {
 	}
 }
 
-// TestLibrariesGiveLargeProductsRight has sizes on both sides of what libraries, and Go's blocks, cut at.
+// TestLibrariesGiveLargeProductsRight multiplies matrices with sizes on both sides of those at which libraries, and the blocks of Go, cut.
 func TestLibrariesGiveLargeProductsRight(t *testing.T) {
 	all := libraries(t)
 	for _, p := range []product{
@@ -155,7 +155,7 @@ func TestLibrariesGiveLargeProductsRight(t *testing.T) {
 	}
 }
 
-// tooLarge is a variable: a constant would not compile if int had 32 bits.
+// tooLarge is a variable since a constant would not compile if int had 32 bits.
 var tooLarge int64 = 1 << 31
 
 func TestSgemmPanicsOnBadArguments(t *testing.T) {
@@ -184,7 +184,7 @@ func TestSgemmPanicsOnBadArguments(t *testing.T) {
 
 func sameBits(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
 
-// libraries are those to test: Go, what Auto takes, and the other builds that Debian installs beside each other.
+// libraries returns the libraries to test: Go, the one that Auto finds, and the other builds that Debian installs side by side.
 func libraries(t testing.TB) map[string]Library {
 	t.Helper()
 	all := map[string]Library{InGo: new(Go)}
@@ -200,7 +200,7 @@ func libraries(t testing.TB) map[string]Library {
 	return all
 }
 
-// installed are the files of Debian's packages libopenblas0-*, libblis4-* and libblas3.
+// installed returns the files of Debian's packages libopenblas0-*, libblis4-* and libblas3.
 func installed(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -214,7 +214,7 @@ func installed(t testing.TB) []string {
 	return all
 }
 
-// foreignLibrary opens what Auto takes, and skips the test where that is Go.
+// foreignLibrary opens the library that Auto finds, and skips the test if that is Go.
 func foreignLibrary(t testing.TB, threads int) (Library, Info) {
 	t.Helper()
 	lib, info, err := Open(Config{Library: Auto, Threads: threads})
@@ -227,8 +227,8 @@ func foreignLibrary(t testing.TB, threads int) (Library, Info) {
 	return lib, info
 }
 
-// fake compiles testdata/fake.c to a file of that name in a new folder, and skips the test where there is no compiler or nothing
-// can be loaded.
+// fake compiles testdata/fake.c to a file of the given name in a new folder. It skips the test if there is no compiler or if libraries
+// cannot be loaded.
 func fake(t *testing.T, name string, defines ...string) string {
 	t.Helper()
 	if _, _, err := load("libc.so.6", 1, anyKind); err != nil && errors.Is(err, clib.ErrUnsupported) {
@@ -246,7 +246,8 @@ func fake(t *testing.T, name string, defines ...string) string {
 	return file
 }
 
-// TestGoIsItsDefinition compares bits with what Go's doc says, which names no block, tile or vector: so one CPU's are another's.
+// TestGoIsItsDefinition compares bits with the definition in Go's doc comment. The definition does not depend on blocks, tiles or vectors,
+// so the bits are the same on every CPU.
 func TestGoIsItsDefinition(t *testing.T) {
 	var lib Go
 	rapid.Check(t, func(t *rapid.T) {
@@ -256,7 +257,7 @@ func TestGoIsItsDefinition(t *testing.T) {
 			rapid.SampledFrom([]float32{1, -0.3}).Draw(t, "alpha"), rapid.SampledFrom([]float32{0, 1, 0.7}).Draw(t, "beta"))
 		first, second := rapid.IntRange(0, p.k-1).Draw(t, "first"), rapid.IntRange(0, p.k-1).Draw(t, "second")
 		p.insert(first, 1<<40)
-		p.insert(second, -1<<40) // what is added between them loses its last bits, so another order shows
+		p.insert(second, -1<<40) // terms added between the two lose their last bits, so another order shows
 		want := slices.Clone(p.c)
 		a, b := vectors(p.a, p.lda, p.tA, p.m, p.k), vectors(p.b, p.ldb, flip(p.tB), p.n, p.k)
 		for i := range p.m {
@@ -280,7 +281,7 @@ func TestGoIsItsDefinition(t *testing.T) {
 	})
 }
 
-// insert makes a term of all of c's elements v.
+// insert sets the given term of every element of c to v.
 func (p product) insert(term int, v float32) {
 	for i := range p.m {
 		from(p.a, p.lda, p.tA, i, term)[0] = v
@@ -290,7 +291,7 @@ func (p product) insert(term int, v float32) {
 	}
 }
 
-// TestGoLeavesNothingOut holds that 0 times NaN or an infinity shows, in every element and from every term.
+// TestGoLeavesNothingOut checks that 0 times NaN or 0 times an infinity makes NaN, in every element and from every term.
 func TestGoLeavesNothingOut(t *testing.T) {
 	const m, n, k = 5, 26, 3
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(-1))} {
@@ -313,15 +314,15 @@ func TestGoLeavesNothingOut(t *testing.T) {
 	}
 }
 
-// moved is p with operands at other addresses: each begins some elements behind what malloc gives.
+// moved returns p with operands at other addresses. Each begins some elements after the start of its allocation.
 func (p product) moved(a, b, c int) product {
 	shift := func(x []float32, by int) []float32 { return append(make([]float32, by, by+len(x)), x...)[by:] }
 	p.a, p.b, p.c = shift(p.a, a), shift(p.b, b), shift(p.c, c)
 	return p
 }
 
-// TestAddressesDoNotCount holds that the bits of a product do not depend on where its operands lie in memory: parameters lie
-// elsewhere with ZeRO, and gradients with other buckets.
+// TestAddressesDoNotCount checks that the bits of a product do not depend on the addresses of its operands. ZeRO changes the addresses of
+// parameters, and other buckets change those of gradients.
 func TestAddressesDoNotCount(t *testing.T) {
 	for name, lib := range libraries(t) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
@@ -339,8 +340,8 @@ func TestAddressesDoNotCount(t *testing.T) {
 	}
 }
 
-// TestConcurrentCallersGetRightProducts has callers whose stacks move, each with its own matrices, while the garbage
-// collector runs. A pointer into a stack, or to what nothing holds any longer, would show as a wrong result.
+// TestConcurrentCallersGetRightProducts has concurrent callers whose stacks move, each with its own matrices, while the garbage
+// collector runs. A pointer into a moved stack, or to freed memory, would show as a wrong result.
 func TestConcurrentCallersGetRightProducts(t *testing.T) {
 	for name, lib := range libraries(t) {
 		t.Run(name, func(t *testing.T) {
@@ -406,7 +407,8 @@ func TestProductsAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkProduct has the sizes of dense layers, attention (128 128 32), convolutions (16 784 9 and 32 196 144), and the bare call.
+// BenchmarkProduct multiplies matrices with the sizes of dense layers, attention (128 128 32), convolutions (16 784 9 and 32 196 144), and
+// the cost of a call (1 1 1).
 func BenchmarkProduct(b *testing.B) {
 	for name, lib := range libraries(b) {
 		for _, size := range [][3]int{

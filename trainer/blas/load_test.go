@@ -23,7 +23,7 @@ import (
 
 const childVariable = "DDPBATCH_TEST_BLAS_CHILD"
 
-// TestMain runs the child of TestEachLibraryOpensWithItsThreads, in a process that has loaded one library only.
+// TestMain runs the child of TestEachLibraryOpensWithItsThreads if the environment asks for it. The child loads only one library.
 func TestMain(m *testing.M) {
 	spec := os.Getenv(childVariable)
 	if spec == "" {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestEachLibraryOpensWithItsThreads has a process for each library, which opens it with three threads.
+// TestEachLibraryOpensWithItsThreads starts a process for each library. The process opens the library with three threads.
 func TestEachLibraryOpensWithItsThreads(t *testing.T) {
 	foreignLibrary(t, 1)
 	for _, spec := range append(installed(t), Auto) {
@@ -53,7 +53,7 @@ func child(spec string) error {
 	if err != nil {
 		return err
 	}
-	if info.Threads == threads && !strings.Contains(info.Version, "OPENMP") { // OpenMP starts them later
+	if info.Threads == threads && !strings.Contains(info.Version, "OPENMP") { // OpenMP starts its threads later
 		if err := startedBlocking(threads - 1); err != nil {
 			return fmt.Errorf("%v: %w", info, err)
 		}
@@ -64,7 +64,7 @@ func child(spec string) error {
 	return signalsAndChildren(lib)
 }
 
-// startedBlocking waits until want threads block signals. Go's own do too, while they start.
+// startedBlocking waits until exactly want threads block signals. Go's own threads also block signals while they start.
 func startedBlocking(want int) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -78,7 +78,7 @@ func startedBlocking(want int) error {
 	}
 }
 
-// sameBitsAgain compares products that several of Go's threads compute: OpenMP has a number of threads for each of them.
+// sameBitsAgain compares products that several threads of Go compute. OpenMP sets its number of threads for each calling thread.
 func sameBitsAgain(lib Library) error {
 	first := newProduct(blas.Trans, blas.NoTrans, 300, 200, 400, 0, 1, 0)
 	first.run(lib)
@@ -86,7 +86,7 @@ func sameBitsAgain(lib Library) error {
 	var callers sync.WaitGroup
 	for i := range wrong {
 		callers.Go(func() {
-			runtime.LockOSThread() // a thread of its own
+			runtime.LockOSThread() // each goroutine has a thread of its own
 			defer runtime.UnlockOSThread()
 			p := newProduct(blas.Trans, blas.NoTrans, 300, 200, 400, 0, 1, 0)
 			for range 3 {
@@ -104,8 +104,8 @@ func sameBitsAgain(lib Library) error {
 	return nil
 }
 
-// signalsAndChildren: while products are computed, signals reach Go's handlers, processes can be started, and they do not inherit
-// what was set for the library.
+// signalsAndChildren checks that, while products are computed, signals reach Go's handlers and processes can be started. These do not
+// inherit the environment that was set for the library.
 func signalsAndChildren(lib Library) error {
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, syscall.SIGTERM)

@@ -14,8 +14,8 @@ import (
 func yes() bool { return true }
 func no() bool  { return false }
 
-// TestNarrowMultipliesRoundedValues compares with products of values rounded beforehand, bit for bit: the same library adds in the same
-// order. (a and b without gaps, as Narrow packs them.)
+// TestNarrowMultipliesRoundedValues compares with products of values that were rounded before. The bits are equal, since the same library
+// adds in the same order. (The rounded a and b have no gaps, since Narrow packs them.)
 func TestNarrowMultipliesRoundedValues(t *testing.T) {
 	for _, c := range []struct {
 		precision Precision
@@ -51,7 +51,7 @@ func TestNarrowMultipliesRoundedValues(t *testing.T) {
 }
 
 func TestFloat32IsTheLibrary(t *testing.T) {
-	lib := newRounded(new(Go), half.RoundFloat16s, new(Go).Sgemm) // any that differs from others
+	lib := newRounded(new(Go), half.RoundFloat16s, new(Go).Sgemm) // any library that can be recognized
 	if got, how := Narrow(lib, Float32); got != Library(lib) || how != "float32" {
 		t.Errorf("got %T, %s", got, how)
 	}
@@ -88,7 +88,7 @@ func TestNarrowTakesEmptyMatrices(t *testing.T) {
 	}
 }
 
-// TestNarrowUsesTheLibrarysOwnProduct sabotages one of sbgemm_ and sgemm_ to see which is used: both would give the same result.
+// TestNarrowUsesTheLibrarysOwnProduct makes one of sbgemm_ and sgemm_ wrong to see which one is used, since both give the same result.
 func TestNarrowUsesTheLibrarysOwnProduct(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -119,12 +119,12 @@ func TestNarrowUsesTheLibrarysOwnProduct(t *testing.T) {
 			got := slices.Clone(p.c)
 			rounded, _ := narrowOn(new(Go), BFloat16, no)
 			p.run(rounded)
-			for i, x := range got { // both exact to some roundings of sums below 11
+			for i, x := range got { // both are exact except for some roundings of sums below 11
 				if i%p.ldc < p.n && !(math.Abs(float64(x-p.c[i])) <= 1e-5) {
 					t.Fatalf("element %d is %v, want %v", i, x, p.c[i])
 				}
 			}
-			p.run(narrow) // once warm
+			p.run(narrow) // warms up
 			if got := testing.AllocsPerRun(100, func() { p.run(narrow) }); got != 0 {
 				t.Errorf("%v allocations a call", got)
 			}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestOpenKnowsGoByName(t *testing.T) {
-	for _, name := range []string{"go", "gonum"} { // the latter was its name once
+	for _, name := range []string{"go", "gonum"} { // gonum is an earlier name
 		lib, info, err := Open(Config{Library: name, Threads: 4})
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestOpenRefusesLibrariesItCannotUse(t *testing.T) {
 	}
 }
 
-// TestOpenFindsTheIntegersOfALibrary has builds whose integers have 32 and 64 bits, with and without a suffix.
+// TestOpenFindsTheIntegersOfALibrary opens builds whose integers have 32 or 64 bits, with and without a suffix of function names.
 func TestOpenFindsTheIntegersOfALibrary(t *testing.T) {
 	for name, defines := range map[string][]string{
 		"lp64":   nil,
@@ -92,7 +92,7 @@ func TestOpenReportsFewerThreadsThanAskedFor(t *testing.T) {
 	}
 }
 
-// TestOpenReportsMKLsNameAndThreads is of its calls only: no MKL was at hand.
+// TestOpenReportsMKLsNameAndThreads tests only the calls, with a fake library, since MKL was not available.
 func TestOpenReportsMKLsNameAndThreads(t *testing.T) {
 	_, info, err := Open(Config{Library: fake(t, "mkl.so", "-DMKL"), Threads: 5})
 	if err != nil {
@@ -121,7 +121,7 @@ func TestUnknownKindOpensByPathOnly(t *testing.T) {
 	}
 }
 
-// TestAutoSearchesDirs has a broken library in the first folder and a good one in the second.
+// TestAutoSearchesDirs has an empty folder, one with a broken library, and one with a good library. Auto takes the good one.
 func TestAutoSearchesDirs(t *testing.T) {
 	wrong := fake(t, "libopenblas.so.0", "-DOPENBLAS=64", "-DWRONG")
 	good := fake(t, "libopenblaso.so.0", "-DOPENBLAS=64")

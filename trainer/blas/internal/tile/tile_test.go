@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// kernels are those that can run here.
+// kernels returns the kernels that can run on this CPU.
 func kernels(t *testing.T) []kernel {
 	all := append(assembly(), plain)
 	if len(all) == 1 {
@@ -16,8 +16,8 @@ func kernels(t *testing.T) []kernel {
 	return all
 }
 
-// panel is n float32 values: of sizes far apart, so that every other order of additions rounds otherwise, and now and then special ones.
-// It begins at an address that is a multiple of 8 only, and NaN lie around it.
+// panel returns n float32 values. Their sizes are far apart, so that every other order of additions rounds differently. If special is true,
+// some are special values. The panel's address is only a multiple of 8, and NaN surround it in memory.
 func panel(rng *rand.Rand, n int, special bool) []float64 {
 	const margin = 32
 	from := margin + rng.IntN(8)
@@ -33,8 +33,8 @@ func panel(rng *rand.Rand, n int, special bool) []float64 {
 	return whole[from : from+n : from+n]
 }
 
-// TestKernelsAddInTheDefinedOrder compares every kernel with the definition, bit for bit: each sum from the first product
-// to the last, rounded at each.
+// TestKernelsAddInTheDefinedOrder compares every kernel with the definition, bit for bit: each sum adds its products from the first
+// to the last, and rounds after each.
 func TestKernelsAddInTheDefinedOrder(t *testing.T) {
 	for _, k := range kernels(t) {
 		t.Run(k.name, func(t *testing.T) {
@@ -83,7 +83,8 @@ func TestInnerDimensionMayBeCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestKernelsRoundSumsAsDefined has sums halfway between two float32, beyond their range on both sides, and special ones.
+// TestKernelsRoundSumsAsDefined rounds sums halfway between two float32 values, sums that are too large or too small for float32, and
+// special values.
 func TestKernelsRoundSumsAsDefined(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	special := []float64{0, math.Copysign(0, -1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64, -0x1p-150,
@@ -95,7 +96,7 @@ func TestKernelsRoundSumsAsDefined(t *testing.T) {
 				switch rng.IntN(4) {
 				case 0:
 					c[i] = special[rng.IntN(len(special))]
-				case 1: // halfway
+				case 1: // near halfway between two float32 values
 					c[i] += math.Ldexp(c[i], -24)
 				case 2:
 					c[i] = math.Float64frombits(rng.Uint64())
@@ -104,7 +105,7 @@ func TestKernelsRoundSumsAsDefined(t *testing.T) {
 			var got [Rows*Cols + 32]float32
 			k.round((*[Rows * Cols]float32)(got[16:]), c)
 			for i, v := range got {
-				want := float32(0) // around it nothing is written
+				want := float32(0) // the memory around the result must not be written
 				if i >= 16 && i < 16+len(c) {
 					want = float32(c[i-16])
 				}
