@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// curves are the kernels that approximate: f in float64 is what they should be, and allowed the error that their
-// documentation states, 2^-149 more where results are subnormal.
+// curves lists the kernels that approximate functions. f is the function in float64, and allowed is the error that the
+// kernel's documentation states. Tests allow 2^-149 more, for subnormal results.
 var curves = []struct {
 	name    string
 	run     func(s *kernelSet, dst, x []float32)
@@ -48,7 +48,7 @@ func ones(n int) []float32 {
 	return x
 }
 
-// arguments cover every exponent, the interesting range densely, and the special values.
+// arguments returns values of every exponent, a dense sample of the interesting range, and the special values.
 func arguments(top float64) []float32 {
 	var x []float32
 	for bits := uint32(0); bits < 0x7f800000; bits += 0x9f01 {
@@ -91,7 +91,7 @@ func TestCurvesAreNearTheirFunctions(t *testing.T) {
 	}
 }
 
-// TestCurvesDependOnNothingElse holds that an element's result depends on neither its place nor its neighbors, and
+// TestCurvesDependOnNothingElse checks that an element's result depends neither on its place nor on its neighbors, and
 // that nothing else is written.
 func TestCurvesDependOnNothingElse(t *testing.T) {
 	for _, s := range implementations() {
@@ -130,7 +130,7 @@ func TestActivationsAreRightAtSpecialValues(t *testing.T) {
 			run     func(dst, x []float32)
 			x, want []float32
 		}{
-			// as torch.relu, torch.tanh and torch.nn.functional.gelu of 1.13
+			// The wanted values are those of torch.relu, torch.tanh and torch.nn.functional.gelu of 1.13.
 			{"relu", s.relu, []float32{nan, inf, -inf, 0, -1, 1e-45}, []float32{nan, inf, 0, 0, 0, 1e-45}},
 			{"tanh", s.tanh, []float32{nan, inf, -inf, zero, -20, 20, 1e-45}, []float32{nan, 1, -1, zero, -1, 1, 1e-45}},
 			{"gelu", s.gelu, []float32{nan, inf, -inf, 0, 1e30}, []float32{nan, inf, nan, 0, 1e30}},
@@ -148,7 +148,7 @@ func TestActivationsAreRightAtSpecialValues(t *testing.T) {
 
 var rowLengths = []int{1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 128, 1000}
 
-// TestSoftmaxIsNearItsDefinition allows exponentials, their sum and the quotient some roundings each.
+// TestSoftmaxIsNearItsDefinition allows some roundings each of the exponentials, their sum and the quotient.
 func TestSoftmaxIsNearItsDefinition(t *testing.T) {
 	with(t, func(t *testing.T) {
 		rng := newRand(t)
@@ -172,7 +172,7 @@ func TestSoftmaxIsNearItsDefinition(t *testing.T) {
 				if !within(float64(y[i]), want, 8e-7*want+1.2e-38) {
 					t.Fatalf("%d: softmax %v, want %v", n, y[i], want)
 				}
-				// dot, the difference and the product are rounded once each
+				// The dot product, the difference and the product are rounded once each.
 				want = float64(y[i]) * (float64(dy[i]) - dot)
 				if !within(float64(dx[i]), want, 3*eps*float64(y[i])*(math.Abs(dot)+math.Abs(float64(dy[i])-dot))) {
 					t.Fatalf("%d: gradient %v, want %v", n, dx[i], want)
@@ -188,7 +188,7 @@ func TestSoftmaxIsNearItsDefinition(t *testing.T) {
 func TestSoftmaxOfSpecialRowsIsPyTorchs(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	with(t, func(t *testing.T) {
-		for _, c := range []struct{ x, want []float32 }{ // as torch.softmax
+		for _, c := range []struct{ x, want []float32 }{ // the results of torch.softmax
 			{[]float32{0, -inf, 0, -inf}, []float32{0.5, 0, 0.5, 0}},
 			{[]float32{-inf, -inf}, []float32{nan, nan}},
 			{[]float32{inf, 0}, []float32{nan, nan}},
@@ -199,7 +199,7 @@ func TestSoftmaxOfSpecialRowsIsPyTorchs(t *testing.T) {
 			got := make([]float32, len(c.x))
 			Softmax(got, c.x)
 			for i := range got {
-				// +Inf less itself is NaN only where it stands; the sum makes all of them NaN
+				// +Inf - +Inf is NaN in only one element, but then the sum is NaN, which makes all elements NaN.
 				if !same(got[i], c.want[i]) {
 					t.Errorf("softmax(%v) = %v, want %v", c.x, got, c.want)
 					break
@@ -209,8 +209,8 @@ func TestSoftmaxOfSpecialRowsIsPyTorchs(t *testing.T) {
 	})
 }
 
-// TestNormalizeIsNearItsDefinition compares with layer norm in float64, from rows whose mean may be far larger than
-// their deviation. What is lost when the mean is rounded then counts, in units of the deviation.
+// TestNormalizeIsNearItsDefinition compares with layer norm in float64, for rows whose mean may be far larger than
+// their deviation. The rounding error of the mean then counts, in units of the deviation.
 func TestNormalizeIsNearItsDefinition(t *testing.T) {
 	const epsilon = 1e-5
 	with(t, func(t *testing.T) {
@@ -252,8 +252,8 @@ func stats(x []float32, epsilon float64) (mean, rstd float64) {
 	return mean, 1 / math.Sqrt(variance+epsilon)
 }
 
-// TestNormalizeGradIsNearDifferenceQuotients compares with difference quotients of Normalize's definition, and holds that
-// gradients are added to what is there.
+// TestNormalizeGradIsNearDifferenceQuotients compares with difference quotients of Normalize's definition, and checks that
+// the gradients of gain and bias are added to the values before.
 func TestNormalizeGradIsNearDifferenceQuotients(t *testing.T) {
 	const epsilon, h = 1e-5, 1e-5
 	with(t, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestNormalizeGradIsNearDifferenceQuotients(t *testing.T) {
 			}
 			for i := range x {
 				want := (objective(i, h) - objective(i, -h)) / (2 * h)
-				// h*h times a third derivative, which grows as rstd cubed, and float32's roundings
+				// The error is h*h times a third derivative, which grows like rstd cubed, and the roundings of float32.
 				scale := 1 + float64(rstd)
 				if !within(float64(dx[i]), want, 1e-5*scale*scale*scale) {
 					t.Fatalf("%d: dx[%d] = %v, want %v", n, i, dx[i], want)

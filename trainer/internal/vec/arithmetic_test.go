@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// These hold the plain loops, against which assembly is compared, to the definitions in float64.
+// These tests compare the plain loops with the definitions in float64. Other tests compare assembly with the plain loops.
 
-// eps is the most that rounding to float32 changes a number, relative to it.
+// eps is the largest relative error of rounding to float32.
 const eps = 0x1p-24
 
 func TestArithmeticRoundsOnce(t *testing.T) {
@@ -18,7 +18,7 @@ func TestArithmeticRoundsOnce(t *testing.T) {
 	check := func(name string, want func(i int) float64) {
 		t.Helper()
 		for i, got := range dst {
-			if w := want(i); got != float32(w) { // one rounding of what is exact in float64
+			if w := want(i); got != float32(w) { // one rounding of a result that is exact in float64
 				t.Fatalf("%s: %v, want %v", name, got, w)
 			}
 		}
@@ -58,7 +58,7 @@ func TestSumRowsAddsEveryRow(t *testing.T) {
 	}
 }
 
-// TestSumsAreNearTheExactOnes compares with sums that are exact. Each of the n additions in float64 loses at most 2^-53 of the sum of
+// TestSumsAreNearTheExactOnes compares with exact sums. Each of the n additions in float64 loses at most 2^-53 of the sum of
 // magnitudes.
 func TestSumsAreNearTheExactOnes(t *testing.T) {
 	for _, s := range implementations() {
@@ -93,8 +93,8 @@ func TestSumsAreNearTheExactOnes(t *testing.T) {
 	}
 }
 
-// TestSumsInOneOrder holds that every set adds in the same order, so that ranks on CPUs of different kinds come to the same
-// norm: element i to the sum i mod 8, then sum j+4 to j, j+2 to j and j+1 to j.
+// TestSumsInOneOrder checks that every set adds in the same order, so that ranks on CPUs of different kinds compute the same
+// norm. Element i is added to sum i mod 8. Then sum j+4 is added to j, j+2 to j, and j+1 to j.
 func TestSumsInOneOrder(t *testing.T) {
 	inOrder := func(terms []float64) float64 {
 		var s [8]float64
@@ -118,7 +118,7 @@ func TestSumsInOneOrder(t *testing.T) {
 			x, _ := guarded[float32](rng, n, float32(math.NaN()))
 			y, _ := guarded[float32](rng, n, float32(math.NaN()))
 			values, products := make([]float64, n), make([]float64, n)
-			for i := range x { // of sizes far apart, so that every other order rounds otherwise
+			for i := range x { // sizes are far apart, so that every other order rounds differently
 				x[i] = float32(math.Ldexp(rng.NormFloat64(), rng.IntN(60)-30))
 				y[i] = float32(rng.NormFloat64())
 				values[i], products[i] = float64(x[i]), float64(x[i])*float64(y[i])
@@ -133,7 +133,7 @@ func TestSumsInOneOrder(t *testing.T) {
 	}
 }
 
-// TestSumsOfHugeValuesDoNotOverflow holds that squares do not overflow float32, and that infinities and NaN come through.
+// TestSumsOfHugeValuesDoNotOverflow checks that squares do not overflow float32, and that infinities and NaN are kept.
 func TestSumsOfHugeValuesDoNotOverflow(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, s := range implementations() {
@@ -166,9 +166,9 @@ func TestMaxAndFiniteSeeEveryPlace(t *testing.T) {
 			t.Errorf("%s: nothing is not finite", s.name)
 		}
 		for n := 1; n < 71; n++ {
-			x, _ := guarded[float32](rng, n, float32(math.NaN())) // NaN around it must not be seen
+			x, _ := guarded[float32](rng, n, float32(math.NaN())) // the NaN around x must not be read
 			for i, v := range normals(rng, n) {
-				x[i] = v - 10 // below 0, with which vectors may be filled up
+				x[i] = v - 10 // below the 0 with which kernels might fill up vectors
 			}
 			for i := range x {
 				old := x[i]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// benchmarks are the kernels, each with the arrays that it reads and those that it writes, for bytes per second.
+// benchmarks lists the kernels, each with the number of arrays that it reads and writes, for bytes per second.
 var benchmarks = []struct {
 	name          string
 	loads, stores int
@@ -37,8 +37,8 @@ var benchmarks = []struct {
 	}},
 }
 
-// BenchmarkKernels runs every kernel of every set in the first-level cache, in the second, and in memory. Bytes are
-// those of the float32 arrays.
+// BenchmarkKernels runs every kernel of every set on arrays in the first-level cache, in the second-level cache, and in
+// memory. The bytes are those of the float32 arrays.
 func BenchmarkKernels(b *testing.B) {
 	for _, k := range benchmarks {
 		for _, s := range implementations() {
@@ -58,7 +58,7 @@ func BenchmarkKernels(b *testing.B) {
 	}
 }
 
-// BenchmarkRows runs what works on the rows of a GPT: 1024 of 128, or of 512 for the biases.
+// BenchmarkRows runs the functions that work on the rows of a GPT: 1024 rows of 128 values, or of 512 for the biases.
 func BenchmarkRows(b *testing.B) {
 	const rows = 1024
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// TestNothingIsReadBehindTheEnd runs every kernel on arrays that end where memory does: what reads on dies.
+// TestNothingIsReadBehindTheEnd runs every kernel on arrays at the end of mapped memory, so that a read beyond the end crashes.
 func TestNothingIsReadBehindTheEnd(t *testing.T) {
 	page := syscall.Getpagesize()
 	atEnd := func() []float32 {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// implementations is every set that can run here: race builds test assembly too, though they do not use it.
+// implementations returns every set that can run on this CPU. Race builds test assembly, too, though they do not use it.
 func implementations() []*kernelSet { return append([]*kernelSet{&plain}, assembly()...) }
 
-// special are the values at which loops differ first.
+// special holds the values at which wrong loops are most likely to differ.
 var special = []float32{
 	0, float32(math.Copysign(0, -1)), 1, -1, 0.5, float32(math.NaN()), float32(-math.NaN()),
 	float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32,
@@ -26,7 +26,7 @@ func newRand(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// normals are n numbers of standard normal distribution.
+// normals returns n numbers of the standard normal distribution.
 func normals(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -35,7 +35,7 @@ func normals(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// anything is n numbers, of them some special, some of any bits, and most normal.
+// anything returns n numbers: some special, some of random bits, and most of the normal distribution.
 func anything(rng *rand.Rand, n int) []float32 {
 	x := normals(rng, n)
 	for i := range x {
@@ -49,7 +49,7 @@ func anything(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// zeros are n zeros of either sign.
+// zeros returns n zeros of random sign.
 func zeros(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -58,8 +58,8 @@ func zeros(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// guarded is n elements with others around them, at an address that is a multiple of 4 only. changed reports whether
-// something was written to those around.
+// guarded returns n elements, at an address that is only a multiple of 4. The elements around them are mark. changed reports
+// whether one of those was overwritten.
 func guarded[T comparable](rng *rand.Rand, n int, mark T) (x []T, changed func() bool) {
 	const margin = 32
 	from := margin + rng.IntN(16)
@@ -87,7 +87,7 @@ func within(got, want, tolerance float64) bool {
 	return got == want || math.IsNaN(got) && math.IsNaN(want) || math.Abs(got-want) <= tolerance
 }
 
-// elementwise are exported functions whose operands are as long as each other.
+// elementwise lists the exported functions whose operands have the same length.
 var elementwise = map[string]func(a, b, c []float32){
 	"Add":             func(a, b, _ []float32) { Add(a, b) },
 	"AddTo":           AddTo,
@@ -106,7 +106,7 @@ var elementwise = map[string]func(a, b, c []float32){
 	"ExpSum elements": func(a, b, _ []float32) { ExpSum(a, b, 0) },
 }
 
-// rowwise are the others that look at lengths.
+// rowwise lists the other exported functions that check lengths.
 var rowwise = map[string]func(a, b, c []float32){
 	"Dot":           func(a, b, _ []float32) { Dot(a, b) },
 	"Softmax":       func(a, b, _ []float32) { Softmax(a, b) },
@@ -142,13 +142,13 @@ func TestWrongLengthsPanic(t *testing.T) {
 	}
 }
 
-// TestLongArraysGiveWhatTheirPartsGive holds that arrays longer than what kernels get at once give what their parts give.
+// TestLongArraysGiveWhatTheirPartsGive checks that arrays longer than those that kernels get at once have the results of their parts.
 func TestLongArraysGiveWhatTheirPartsGive(t *testing.T) {
 	rng := newRand(t)
 	const n, cut = piece + 1000, piece - 77
 	x := [3][]float32{normals(rng, n), normals(rng, n), normals(rng, n)}
 	for i := range x[2] {
-		x[2][i] *= x[2][i] // Adam takes its root
+		x[2][i] *= x[2][i] // not negative, since Adam takes its square root
 	}
 	clone := func() (c [3][]float32) {
 		for i := range x {
@@ -169,7 +169,7 @@ func TestLongArraysGiveWhatTheirPartsGive(t *testing.T) {
 			}
 		}
 	}
-	// float64 sums lose some 1e-16 of the n magnitudes around 1
+	// A float64 sum loses some 1e-16 of the n magnitudes around 1.
 	if got, want := Sum(x[2]), sum(x[2]); !within(got, want, 1e-9*want) {
 		t.Errorf("Sum %v, want %v", got, want)
 	}
@@ -221,14 +221,14 @@ func TestKernelsAllocateNothing(t *testing.T) {
 	}
 }
 
-// operands are the arrays and numbers that a kernel may take; those it writes are among the arrays.
+// operands holds the arrays that a kernel may read and write, and its numbers.
 type operands struct {
 	a, b, c, d []float32
 	p, q       float32
 	yes        bool
 }
 
-// exact are the kernels that give the same bits in every set. alias says that operands may be the same array.
+// exact lists the kernels that give the same bits in every set. alias reports whether operands may be the same array.
 var exact = []struct {
 	name  string
 	alias bool
@@ -253,7 +253,7 @@ var exact = []struct {
 			StepSize: o.p, Root: 0.0316, Eps: 1e-8}
 		s.adam(o.a, o.b, o.c, o.d, step)
 	}},
-	{"add4", false, func(s *kernelSet, o operands) { // columns of a are summed over what lies in b
+	{"add4", false, func(s *kernelSet, o operands) { // adds four rows of b to the beginning of a
 		n := len(o.a) / 5
 		s.add4(o.a[:n], o.b[:4*n])
 	}},
@@ -279,7 +279,7 @@ func TestKernelsAreTheirDefinitions(t *testing.T) {
 						compare(t, rng, s, k.run, o, layout)
 					}
 				}
-				// zeros of both signs, whose sums and differences depend on the order
+				// The sums and differences of zeros of both signs depend on the order.
 				o := operands{a: zeros(rng, 100), b: zeros(rng, 100), c: zeros(rng, 100), d: zeros(rng, 100), p: 0.5}
 				compare(t, rng, s, k.run, o, 0)
 			})
@@ -287,8 +287,8 @@ func TestKernelsAreTheirDefinitions(t *testing.T) {
 	}
 }
 
-// compare runs a kernel of s and the plain one on copies of o, and wants the same in all arrays and nothing written
-// around them. layout says which of b (1) and c (2) are a.
+// compare runs a kernel of s and the plain one on copies of o. It checks that all arrays are the same and that nothing was
+// written around them. The bits of layout say which of b (1) and c (2) are the same array as a.
 func compare(t *testing.T, rng *rand.Rand, s *kernelSet, run func(*kernelSet, operands), o operands, layout int) {
 	t.Helper()
 	const mark = 12345
@@ -350,7 +350,7 @@ func FuzzExactKernels(f *testing.F) {
 	})
 }
 
-// byElement are the kernels by which each element is made of the elements at its place: arrays that they read and write.
+// byElement lists the kernels whose result in each element depends only on the operands' elements at the same place.
 var byElement = func() map[string]func(s *kernelSet, o operands) {
 	all := map[string]func(s *kernelSet, o operands){
 		"gelu":      func(s *kernelSet, o operands) { s.gelu(o.a, o.b) },
@@ -364,14 +364,14 @@ var byElement = func() map[string]func(s *kernelSet, o operands) {
 		"normalizeGrad": func(s *kernelSet, o operands) { s.normalizeGrad(o.a, o.b, o.c, o.d, o.p, 1.3, 0.2, 0.1) },
 	}
 	for _, k := range exact {
-		if k.name != "add4" { // its rows lie behind each other
+		if k.name != "add4" { // add4's rows follow one another in the same array
 			all[k.name] = k.run
 		}
 	}
 	return all
 }()
 
-// part is the elements from low to high of all arrays, at addresses of their own.
+// part returns copies of the elements from low to high of all arrays, at other addresses.
 func (o operands) part(rng *rand.Rand, low, high int) operands {
 	elsewhere := func(x []float32) []float32 {
 		y, _ := guarded[float32](rng, high-low, 7)
@@ -382,8 +382,8 @@ func (o operands) part(rng *rand.Rand, low, high int) operands {
 	return o
 }
 
-// TestArraysMayBeCutAnywhere holds that an array computed at once has the bits of one computed in parts, cut anywhere and
-// lying anywhere: what ranks with ZeRO, other buckets and other shards rely on.
+// TestArraysMayBeCutAnywhere checks that an array computed at once has the bits of one computed in parts, cut at any place and
+// at any address. Runs with ZeRO, other buckets or other shards rely on this.
 func TestArraysMayBeCutAnywhere(t *testing.T) {
 	for _, s := range available(t) {
 		for name, run := range byElement {
@@ -395,7 +395,7 @@ func TestArraysMayBeCutAnywhere(t *testing.T) {
 						p: float32(rng.NormFloat64()), q: float32(round%2) * 0.01, yes: round%3 == 0}
 					if name == "expSum" {
 						for i := range all.b {
-							all.b[i] = min(all.b[i], 3) // its largest argument is top
+							all.b[i] = min(all.b[i], 3) // the kernel's argument top, 3, must not be below an element
 						}
 					}
 					whole := all.part(rng, 0, n)
@@ -420,7 +420,7 @@ func TestArraysMayBeCutAnywhere(t *testing.T) {
 	}
 }
 
-// reductions are the kernels that make numbers of an array, for 1 element or more. What they come to may depend on where the array is cut.
+// reductions lists the kernels that reduce an array of at least 1 element to numbers. The result may depend on where an array is cut.
 var reductions = map[string]func(s *kernelSet, o operands) [2]float64{
 	"sum":     func(s *kernelSet, o operands) [2]float64 { return [2]float64{s.sum(o.a)} },
 	"dot":     func(s *kernelSet, o operands) [2]float64 { return [2]float64{s.dot(o.a, o.b)} },
@@ -451,7 +451,7 @@ func TestReductionsDoNotDependOnAddresses(t *testing.T) {
 	}
 }
 
-// available is implementations, and says which a machine cannot run.
+// available returns implementations. For each set that this machine cannot run it adds a skipped subtest.
 func available(t *testing.T) []*kernelSet {
 	t.Helper()
 	sets := implementations()
@@ -463,7 +463,7 @@ func available(t *testing.T) []*kernelSet {
 	return sets
 }
 
-// with runs f as a subtest for every set, which the exported functions use meanwhile. Such tests are not parallel.
+// with runs f as a subtest for every set. The exported functions use the set meanwhile, so such tests must not be parallel.
 func with(t *testing.T, f func(t *testing.T)) {
 	chosen := best
 	t.Cleanup(func() { best = chosen })

@@ -21,7 +21,7 @@ func TestSGDStepIsItsDefinition(t *testing.T) {
 			if nesterov {
 				step = grad + momentum*wantV
 			}
-			// some ten roundings of numbers below 10
+			// The tolerance allows for some ten roundings of numbers below 10.
 			if wantW := float64(w[i]) - lr*step; !within(float64(got[i]), wantW, 100*eps) ||
 				!within(float64(velocity[i]), wantV, 100*eps) {
 				t.Fatalf("nesterov %v: w %v, v %v; want %v, %v", nesterov, got[i], velocity[i], wantW, wantV)
@@ -62,7 +62,7 @@ func TestAdamStepIsItsDefinition(t *testing.T) {
 			wantV := beta2*float64(v[i]) + (1-beta2)*grad*grad
 			denominator := math.Sqrt(wantV)/math.Sqrt(1-math.Pow(beta2, step)) + epsilon
 			change := lr / (1 - math.Pow(beta1, step)) * wantM / denominator
-			// some ten roundings; those of m count as much more as m is divided by less than 1
+			// The tolerance allows for some ten roundings. Dividing m by a number below 1 magnifies its roundings.
 			scale := 4 + math.Abs(float64(value)) + 1/denominator
 			if !within(float64(gotW[i]), value-change, 20*eps*scale) ||
 				!within(float64(gotM[i]), wantM, 20*eps*4) || !within(float64(gotV[i]), wantV, 20*eps*(1+wantV)) {
