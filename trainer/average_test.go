@@ -106,7 +106,7 @@ func TestLocalSGDNamesTheStepThatDiverged(t *testing.T) {
 	}
 }
 
-// localSteps takes the steps of one epoch on 2 ranks. It calls check on each rank after each step, in place of the trainer's own afterStep.
+// localSteps takes the steps of one epoch on 2 ranks. After each step it calls only check, on each rank.
 func localSteps(t *testing.T, cfg Config, check func(ctx context.Context, tr *trainer) error) []error {
 	t.Helper()
 	return onRanks(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {

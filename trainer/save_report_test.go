@@ -76,7 +76,7 @@ func TestEachStepHasOneLoss(t *testing.T) {
 			env.Metrics, env.onStep = &lines, func(p stepDone) { losses = append(losses, p.loss) }
 		}
 	})
-	mean := func(from, to int64) float64 { // of the steps after from, up to to
+	mean := func(from, to int64) float64 { // the mean loss of the steps from+1 to to
 		sum := 0.0
 		for _, loss := range losses[from:to] {
 			sum += loss

@@ -130,7 +130,7 @@ func TestSyncBuffersFailsBetweenSteps(t *testing.T) {
 		}
 		pass := new(nn.Pass)
 		d.Begin(ctx, pass, nil)
-		backward(pass, params, comm.Rank(), 0) // not in the order that was guessed
+		backward(pass, params, comm.Rank(), 0) // not in the guessed order
 		if err := d.Finish(); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func TestSyncBuffersFailsBetweenSteps(t *testing.T) {
 		if comm.Rank() == 1 {
 			cancel()
 		}
-		for err == nil { // a broadcast is over on rank 0 before rank 1 has begun it
+		for err == nil { // rank 0's broadcast may return before rank 1 begins it
 			err = d.SyncBuffers(ctx)
 		}
 		return errors.Join(err, afterFailure(ctx, d, params, err))

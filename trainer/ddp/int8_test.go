@@ -54,7 +54,7 @@ func TestInt8FeedbackLosesNoGradient(t *testing.T) {
 			return err
 		}
 		for i, b := range balance {
-			// Each step rounds a few times, at 2^-24 of a gradient of up to 0.05 and of world times the mean's error.
+			// Each step rounds a few times, at 2^-24 of a gradient of up to 0.05 and of the mean's error times the number of ranks.
 			if math.Abs(b) > steps*world*world*0.05*0x1p-22 {
 				return fmt.Errorf("element %d: %v is missing", i, b)
 			}

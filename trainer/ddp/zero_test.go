@@ -150,7 +150,7 @@ func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 				return err
 			}
 			for _, s := range z.Optimizer().states {
-				from, _ := slices.BinarySearchFunc(saved, s, byName) // all names are there
+				from, _ := slices.BinarySearchFunc(saved, s, byName) // saved has every name
 				copy(s.Value, saved[from].Value)
 			}
 			if err := train(params, 3, 6, func() error { return z.Step(ctx) }); err != nil {

@@ -143,7 +143,7 @@ func TestUnscaleReportsWhatIsNotFinite(t *testing.T) {
 		unused := param("unused", 0)
 		copy(a.Grad, c.grad)
 		b.Grad[0] = 3 * 65536
-		unused.HasGrad, unused.Grad[0] = false, nan // an old one
+		unused.HasGrad, unused.Grad[0] = false, nan // an old value
 		s := NewLossScaler()
 		if finite := s.Unscale([]*nn.Param{a, b, unused, b}); finite != c.finite {
 			t.Errorf("%v: finite %v", c.grad, finite)

@@ -18,7 +18,7 @@ func floats(r *rand.Rand, n int) []float32 {
 		case 0:
 			x[i] = special[r.IntN(len(special))]
 		case 1:
-			x[i] = float32(r.IntN(3)) // equal ones
+			x[i] = float32(r.IntN(3)) // often equal to other values
 		}
 	}
 	return x
