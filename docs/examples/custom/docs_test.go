@@ -18,7 +18,7 @@ import (
 )
 
 // group is the code that docs/go-trainer.md shows for checkpoint/distributed.
-type group struct{ *mpi.Comm } // a duplicate from comm.Dup
+type group struct{ *mpi.Comm } // of comm.Dup
 
 func (g group) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 	return mpi.GatherBytes(ctx, g.Comm, payload, 0)
@@ -29,7 +29,7 @@ func (g group) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
 }
 
 // train3 is the code that docs/go-trainer.md shows for a Saver, in a training of 3 steps which sets every value to the step's number. It
-// returns its first step.
+// returns the step with which it began.
 func train3(ctx context.Context, comm *mpi.Comm, path string, state []nn.Buffer) (first int64, err error) {
 	own, err := comm.Dup(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func train3(ctx context.Context, comm *mpi.Comm, path string, state []nn.Buffer)
 	}
 	arrays, targets := make([]distributed.Array, len(state)), make([]checkpoint.Target, len(state))
 	for i, a := range state {
-		arrays[i] = distributed.Float32(a.Name, a.Shape, a.Value) // not a copy: training changes this memory
+		arrays[i] = distributed.Float32(a.Name, a.Shape, a.Value) // not a copy: the memory that training changes
 		arrays[i].Replicated = true                               // all ranks have the same values, and each writes a part of them
 		targets[i] = checkpoint.Target{Name: a.Name, Data: arrays[i].Data}
 	}
@@ -77,7 +77,7 @@ func train3(ctx context.Context, comm *mpi.Comm, path string, state []nn.Buffer)
 	return first, saver.Close()
 }
 
-// The second run continues with the step and the values that the first one saved last.
+// The second run goes on with the step and the values that the first one has saved last.
 func TestShownSaverResumes(t *testing.T) {
 	const ranks = 2
 	folder := t.TempDir()
@@ -114,7 +114,7 @@ func TestShownSaverResumes(t *testing.T) {
 	}
 }
 
-// docs/go-trainer.md shows code from this folder.
+// docs/go-trainer.md shows code that is in this folder.
 func TestDocShowsThisCode(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "go-trainer.md"))
 	if err != nil {
@@ -143,7 +143,7 @@ func TestDocShowsThisCode(t *testing.T) {
 	}
 }
 
-// A module of the reader cannot have the tests that import internal packages. docs/go-trainer.md removes those tests and no others, and
+// A module of the reader's own cannot have the tests that import internal packages. docs/go-trainer.md removes those, and no others, and
 // builds the program that job.toml runs.
 func TestDocMakesAModule(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "go-trainer.md"))
