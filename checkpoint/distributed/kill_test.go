@@ -21,7 +21,7 @@ import (
 const victimVariable = "DDPBATCH_TEST_DISTRIBUTED_VICTIM"
 
 // TestKilledRanksKeepWhatTheySaved kills processes of 1 or 4 ranks (SIGKILL) that save into one folder, one after another and each at a
-// random moment. After each kill, the newest checkpoint is no older than what was reported, verifies, and holds what was saved.
+// random moment. After each kill, the newest checkpoint is not older than what was reported, verifies, and holds what was saved.
 func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detector
 	if path := os.Getenv(victimVariable); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))

@@ -125,6 +125,8 @@ func unknownFlag(c *cli.Context, name string) error {
 	}
 	if near := meant(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %s?", dashes(near))
+	} else if c.Command.Name == "exec" {
+		hint = `if it is a flag of the command, write "--" before the command`
 	}
 	return &usage.Error{Message: fmt.Sprintf("%s has no flag %s", commandLine(c), dashes(name)), Hint: hint}
 }

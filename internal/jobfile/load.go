@@ -218,6 +218,8 @@ func parseOverride(set string) (o override, problem string) {
 	key, text, ok := strings.Cut(set, "=")
 	o = override{key: key, path: strings.Split(key, "."), text: text}
 	switch {
+	case strings.ContainsAny(key, `"'`):
+		return o, "write the key without quotation marks, as in --set train.optimizer.lr=0.1"
 	case !ok || slices.Contains(o.path, "") || len(o.path) > maxDepth:
 		return o, "write an override as --set table.key=value"
 	case !utf8.ValidString(set):

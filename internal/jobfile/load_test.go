@@ -152,6 +152,8 @@ func TestBadOverridesAreFaults(t *testing.T) {
 		want []string
 	}{
 		{"no equals sign", []string{"name"}, []string{"--set name: " + malformed}},
+		{"quoted", []string{`sweep."train.seed"=[1]`},
+			[]string{`--set sweep."train.seed": write the key without quotation marks, as in --set train.optimizer.lr=0.1`}},
 		{"no key", []string{"=3"}, []string{"--set : " + malformed}},
 		{"an empty part", []string{"slurm..nodes=3"}, []string{"--set slurm..nodes: " + malformed}},
 		{"a key without end", []string{strings.Repeat("a.", 50) + "a=3"},

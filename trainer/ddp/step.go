@@ -242,8 +242,9 @@ func (d *DDP) unused() error {
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
-	return fmt.Errorf("Backward has not used %s on rank %d: make the loss depend on all parameters, leave out those that are not "+
-		"trained, or allow it with FindUnused", strings.Join(names, ", "), d.comm.Rank())
+	return fmt.Errorf("Backward has not used %s on rank %d: make the loss depend on all parameters, call Done for each one in "+
+		"the Backward of a module of your own, leave out those that are not trained, or allow it with FindUnused",
+		strings.Join(names, ", "), d.comm.Rank())
 }
 
 // Stats is the time that a step has spent on communication. Both fields include waiting for slower ranks.
