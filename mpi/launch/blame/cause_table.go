@@ -21,6 +21,7 @@ type row struct {
 	in      place
 	vague   place // which rows may be more specific, if the message only says that something failed; 0: none
 	pattern *regexp.Regexp
+	inside  string // the advice for a rank in a container; "": the same
 }
 
 // Names of causes that code refers to.
@@ -97,17 +98,20 @@ var table = sync.OnceValue(func() []row {
 		program(missingModule, final, atEnd,
 			`(?:^ModuleNotFoundError: |^ImportError: |python[\d.]*: |\(ModuleNotFoundError: )No module named '?([\w.]+)`,
 			"{python} has no module {1}: name the environment that has it (setup.venv, setup.conda, setup.modules, or its "+
-				"python3 in launch.command), or install it"),
+				"python3 in launch.command), or install it").
+			inContainer("the image's Python has no module {1}: install it in the image, or mount a folder that has it (container.mounts)"),
 		program("missing name in a module", final, inError,
 			`^ImportError: cannot import name '?(\w+)`,
 			"another version of the package than the program wants is installed, or another file has its name"),
 		program("missing library", final, inError,
 			`error while loading shared libraries|^ImportError: .*cannot open shared object file|`+
 				`(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|^ImportError: .*undefined symbol: `,
-			"load the module that has the library (setup.modules), or build for the nodes' system"),
+			"load the module that has the library (setup.modules), or build for the nodes' system").
+			inContainer("the image lacks the library: add it to the image, or mount it (container.mounts)"),
 		program("missing command", final, atEnd,
 			`: (?:line )?\d+: (\S+): (?:command )?not found$`,
-			"{1} is not in the workers' PATH: load its module (setup.modules), or write its path"),
+			"{1} is not in the workers' PATH: load its module (setup.modules), or write its path").
+			inContainer("the image has no {1} in its PATH: add it to the image, or write its path"),
 		program("missing script", final, atEnd,
 			`can't open file '([^']*)': \[Errno 2\]`,
 			"relative paths start at workdir: does {1} exist there, also on the nodes?"),
@@ -276,5 +280,11 @@ func newRow(class Class, name string, m marks, in place, pattern, advice string)
 	case m&vagueChild != 0:
 		r.vague = besideChild
 	}
+	return r
+}
+
+// inContainer gives r other advice for ranks in a container, which do not see what [setup] loads on the node.
+func (r row) inContainer(advice string) row {
+	r.inside = advice
 	return r
 }

@@ -201,6 +201,17 @@ func TestAdviceNamesPython(t *testing.T) {
 	}
 }
 
+// Advice for a rank in a container does not name [setup], whose modules and environments the rank does not see.
+func TestAdviceInAContainerIsAboutTheImage(t *testing.T) {
+	for _, log := range knownLogs(t) {
+		d := deathOf(log.lines)
+		d.Contained = true
+		if got := Find(d); strings.Contains(got.Advice, "setup.modules") || got.Name != log.cause {
+			t.Errorf("%s: %q, %q", log.name, got.Name, got.Advice)
+		}
+	}
+}
+
 // The trace of an exception does not depend on what differs between attempts. It differs if the exception was raised elsewhere or has
 // another text.
 func TestTraceOfAnException(t *testing.T) {
@@ -285,6 +296,9 @@ func TestTableOfCausesIsDocumented(t *testing.T) {
 			follows = "without the node"
 		}
 		want := "| " + r.Name + " | " + string(r.Class) + " | " + follows + " | " + fill.Replace(r.Advice) + " |"
+		if !strings.Contains(section, "\n- **"+r.Name+"**: "+fill.Replace(r.inside)+"\n") && r.inside != "" {
+			t.Errorf("docs/concepts/recovery.md lacks the advice in a container for %q", r.Name)
+		}
 		if !strings.Contains(section, want+"\n") {
 			t.Errorf("docs/concepts/recovery.md lacks the row\n%s", want)
 		}
