@@ -102,8 +102,11 @@ func (m match) cause(d Death) KnownCause {
 	python := cmp.Or(d.Python, "the python3 of the workers")
 	fill := strings.NewReplacer("{1}", clean(m.group, 80), "{python}", clean(python, 200))
 	c := m.row.KnownCause
-	if d.Contained {
+	switch {
+	case d.Contained:
 		c.Advice = cmp.Or(m.row.inside, c.Advice)
+	case d.Simulated:
+		c.Advice = cmp.Or(m.row.here, c.Advice)
 	}
 	c.Advice = fill.Replace(c.Advice)
 	return c

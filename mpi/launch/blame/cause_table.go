@@ -22,6 +22,7 @@ type row struct {
 	vague   place // which rows may be more specific, if the message only says that something failed; 0: none
 	pattern *regexp.Regexp
 	inside  string // the advice for a rank in a container; "": the same
+	here    string // the advice for a rank of simulate or rehearse; "": the same
 }
 
 // Names of causes that code refers to.
@@ -99,6 +100,7 @@ var table = sync.OnceValue(func() []row {
 			`(?:^ModuleNotFoundError: |^ImportError: |python[\d.]*: |\(ModuleNotFoundError: )No module named '?([\w.]+)`,
 			"{python} has no module {1}: name the environment that has it (setup.venv, setup.conda, setup.modules, or its "+
 				"python3 in launch.command), or install it").
+			simulated("{python} has no module {1}: activate the environment in this shell, or name its python3 in launch.command").
 			inContainer("the image's Python has no module {1}: install it in the image, or mount a folder that has it (container.mounts)"),
 		program("missing name in a module", final, inError,
 			`^ImportError: cannot import name '?(\w+)`,
@@ -107,10 +109,12 @@ var table = sync.OnceValue(func() []row {
 			`error while loading shared libraries|^ImportError: .*cannot open shared object file|`+
 				`(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|^ImportError: .*undefined symbol: `,
 			"load the module that has the library (setup.modules), or build for the nodes' system").
+			simulated("load the module that has the library in this shell, or build for this machine").
 			inContainer("the image lacks the library: add it to the image, or mount it (container.mounts)"),
 		program("missing command", final, atEnd,
 			`: (?:line )?\d+: (\S+): (?:command )?not found$`,
 			"{1} is not in the workers' PATH: load its module (setup.modules), or write its path").
+			simulated("{1} is not in this shell's PATH: load its module in this shell, or write its path").
 			inContainer("the image has no {1} in its PATH: add it to the image, or write its path"),
 		program("missing script", final, atEnd,
 			`can't open file '([^']*)': \[Errno 2\]`,
@@ -286,5 +290,11 @@ func newRow(class Class, name string, m marks, in place, pattern, advice string)
 // inContainer gives r other advice for ranks in a container, which do not see what [setup] loads on the node.
 func (r row) inContainer(advice string) row {
 	r.inside = advice
+	return r
+}
+
+// simulated gives r other advice for ranks on pretend nodes, which run in the user's shell's environment, without [setup].
+func (r row) simulated(advice string) row {
+	r.here = advice
 	return r
 }

@@ -201,13 +201,15 @@ func TestAdviceNamesPython(t *testing.T) {
 	}
 }
 
-// Advice for a rank in a container does not name [setup], whose modules and environments the rank does not see.
-func TestAdviceInAContainerIsAboutTheImage(t *testing.T) {
+// Advice does not name modules and environments of [setup] if the rank does not see them: in a container, and on a pretend node.
+func TestAdviceFitsWhereTheRankRuns(t *testing.T) {
 	for _, log := range knownLogs(t) {
-		d := deathOf(log.lines)
-		d.Contained = true
-		if got := Find(d); strings.Contains(got.Advice, "setup.modules") || got.Name != log.cause {
-			t.Errorf("%s: %q, %q", log.name, got.Name, got.Advice)
+		contained, simulated := deathOf(log.lines), deathOf(log.lines)
+		contained.Contained, simulated.Simulated = true, true
+		for _, d := range []Death{contained, simulated} {
+			if got := Find(d); strings.Contains(got.Advice, "setup.modules") || got.Name != log.cause {
+				t.Errorf("%s: %q, %q", log.name, got.Name, got.Advice)
+			}
 		}
 	}
 }
@@ -296,8 +298,10 @@ func TestTableOfCausesIsDocumented(t *testing.T) {
 			follows = "without the node"
 		}
 		want := "| " + r.Name + " | " + string(r.Class) + " | " + follows + " | " + fill.Replace(r.Advice) + " |"
-		if !strings.Contains(section, "\n- **"+r.Name+"**: "+fill.Replace(r.inside)+"\n") && r.inside != "" {
-			t.Errorf("docs/concepts/recovery.md lacks the advice in a container for %q", r.Name)
+		for _, other := range []string{r.inside, r.here} {
+			if other != "" && !strings.Contains(section, "\n- **"+r.Name+"**: "+fill.Replace(other)+"\n") {
+				t.Errorf("docs/concepts/recovery.md lacks other advice for %q: %q", r.Name, other)
+			}
 		}
 		if !strings.Contains(section, want+"\n") {
 			t.Errorf("docs/concepts/recovery.md lacks the row\n%s", want)

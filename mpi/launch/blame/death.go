@@ -28,6 +28,7 @@ type Death struct {
 	OOM       string        `json:"oom,omitempty"`        // the evidence that it ran out of memory; "": none
 	Python    string        `json:"python,omitempty"`     // its python3, if a module was missing; "": unknown
 	Contained bool          `json:"contained,omitempty"`  // it ran in a container
+	Simulated bool          `json:"simulated,omitempty"`  // its node was a pretended one of simulate
 	LogPath   string        `json:"log_path,omitempty"`   // the file with its last lines; "": none
 	Hint      string        `json:"-"`                    // agent 0's advice for a person; "": none
 }

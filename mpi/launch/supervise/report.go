@@ -65,7 +65,7 @@ func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
 		Rank: w.numbers.Rank, LocalRank: w.numbers.LocalRank, Host: s.cfg.Host,
 		Exit: w.exit, Signal: int(w.signal), Ended: -time.Since(w.ended), Stopping: w.followed, LogPath: w.lastLog(),
-		Tail: w.words, Contained: s.cfg.Container != nil,
+		Tail: w.words, Contained: s.cfg.Container != nil, Simulated: s.cfg.OneMachine,
 	}
 	if d.Tail == nil {
 		d.Tail = w.tail()
