@@ -106,6 +106,13 @@ func (c *Contained) Pid() int {
 	return c.main.PID
 }
 
+// Began reports whether a process was found in the container.
+func (c *Contained) Began() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.main != nil
+}
+
 // Signalled reports whether a signal went to the client itself, because nothing ran in the container yet.
 func (c *Contained) Signalled() bool {
 	c.mu.Lock()
