@@ -59,6 +59,11 @@ func (c *checker) checkContainer(values map[string]any, root *position) {
 		c.warn(root, toml.Key{"container", "shm_size"}, "container.shm_size gives each rank a /dev/shm of its own, so the ranks of a "+
 			"node do not share memory, and NCCL cannot use it: leave it out to use the node's /dev/shm")
 	}
+	if key := (toml.Key{"container", "image"}); k.Runtime != container.Apptainer && strings.HasSuffix(k.Image, ".sif") &&
+		c.hasNoFault(key.String()) {
+		c.warn(root, key, "container.image: a .sif file is an image of apptainer, which %s does not run: write "+
+			"container.runtime = \"apptainer\"", k.Runtime)
+	}
 	c.warnOfHostSetup(root)
 }
 

@@ -30,6 +30,13 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 			[]string{`job.toml:7:1: container.mounts: item 1: "b": the path "b" is not absolute: both paths of a mount begin with /`}, nil},
 		{"a /dev/shm that cannot be", "runtime = \"enroot\"\nimage = \"a\"\nshm_size = \"1G\"",
 			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: remove shm_size"}, nil},
+		{"an image of apptainer", "runtime = \"docker\"\nimage = \"torch.sif\"", nil,
+			[]string{`job.toml:6:1: container.image: a .sif file is an image of apptainer, which docker does not run: write ` +
+				`container.runtime = "apptainer"`}},
+		{"an image of apptainer as a path", "runtime = \"podman\"\nimage = \"./torch.sif\"", nil,
+			[]string{`job.toml:6:1: container.image: a .sif file is an image of apptainer, which podman does not run: write ` +
+				`container.runtime = "apptainer"`}},
+		{"its own image", "runtime = \"apptainer\"\nimage = \"torch.sif\"", nil, nil},
 		{"modules", "runtime = \"podman\"\nimage = \"a\"\n[setup]\nmodules = [\"cuda\"]", nil,
 			[]string{"job.toml:8:1: setup.modules sets up programs of the host, but the ranks run in a container, which has its own: " +
 				"they see only what container.mounts and setup.env bring in (a module that provides the runtime itself is fine)"}},
