@@ -84,6 +84,8 @@ func TestScriptRunsTheSetup(t *testing.T) {
 			1, "cannot activate the conda environment env"},
 		"own line fails": {Setup{Script: []string{"true", "ls /nonexistent/x"}},
 			nil, 1, "setup.script: exit code 2 from: ls /nonexistent/x"},
+		"own line lacks modules": {Setup{Script: []string{"module purge"}}, nil, 1,
+			`exit code 127 from: module purge: no "module" command on this node: write "source /etc/profile.d/NAME.sh" before it`},
 		"own line may fail": {Setup{Script: []string{"false || true", "if false; then", "  :", "fi", "echo went on"}},
 			nil, 0, "went on"},
 		"inside a sourced file": {Setup{Script: []string{"source " + ShellQuote(filepath.Join(dir, "broken")), "echo went on"}},

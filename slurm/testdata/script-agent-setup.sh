@@ -131,8 +131,11 @@ module load 'cuda 11' ||
 
 # The user's own lines ([setup] script). A command that fails ends the job; one inside a
 # file that they source does not. Write "|| true" after a command that may fail.
-trap 'ddpbatch_code=$?; [ "${#BASH_SOURCE[@]}" -gt 1 ] ||
-  ddpbatch_fail "setup.script: exit code $ddpbatch_code from: $BASH_COMMAND"' ERR
+trap 'ddpbatch_code=$?; ddpbatch_why=
+case "$ddpbatch_code $BASH_COMMAND" in
+  "127 module "*) ddpbatch_why=": no \"module\" command on this node: write \"source /etc/profile.d/NAME.sh\" before it" ;;
+esac
+[ "${#BASH_SOURCE[@]}" -gt 1 ] || ddpbatch_fail "setup.script: exit code $ddpbatch_code from: $BASH_COMMAND$ddpbatch_why"' ERR
 source env.sh
 if true; then
   export A='{{.Name}}'
