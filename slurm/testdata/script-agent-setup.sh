@@ -131,7 +131,8 @@ module load 'cuda 11' ||
 
 # The user's own lines ([setup] script). A command that fails ends the job; one inside a
 # file that they source does not. Write "|| true" after a command that may fail.
-trap 'ddpbatch_code=$?; ddpbatch_why=
+ddpbatch_why=
+trap 'ddpbatch_code=$?
 case "$ddpbatch_code $BASH_COMMAND" in
   "127 module "*) ddpbatch_why=": no \"module\" command on this node: write \"source /etc/profile.d/NAME.sh\" before it" ;;
 esac
