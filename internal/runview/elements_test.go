@@ -72,7 +72,7 @@ func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w.Queue("12_2 FAILED", "12_0 COMPLETED", "12 CANCELLED") // the last element had not begun
 	row := w.status("FAILED", 7, "1 of 4 elements are done, 3 did not end well; element 2: code 7")
 	w.ends(row, "12", 7, "job 12: 3 of 4 elements did not end well\n  job 12_1: code 3\n  job 12_2: code 7\n"+
-		"  job 12_3 ended as CANCELLED: no agent left a verdict; see ddpbatch logs 12")
+		"  job 12_3 ended as CANCELLED: canceled before an attempt began")
 	w.Queue() // Slurm has forgotten the array
 	row = w.status("FAILED", 7, "1 of 4 elements are done, 2 did not end well; element 2: code 7")
 
@@ -110,6 +110,38 @@ func TestStatusKnowsACancelledElement(t *testing.T) {
 	w.Queue("12_1 COMPLETED")
 	row := w.status("CANCELLED", 1, "1 of 2 elements are done; element 2 ended as CANCELLED: it was canceled before it began")
 	w.ends(row, "12", 1, "job 12: 1 of 2 elements did not end well\n  job 12_2 ended as CANCELLED: it was canceled before it began")
+	if two := row.elements[1]; two.Why() != canceledWaiting || two.Next != canceledWaiting {
+		t.Errorf("the element's REASON is %q, and its next %q", two.Why(), two.Next)
+	}
+}
+
+// An element that was canceled while it waited has the same REASON however that is known.
+func TestElementCanceledAloneHasAReason(t *testing.T) {
+	w := newArrayWorld(t, "1,2")
+	w.Submitted("12")
+	w.Ran(1, "12", 0)
+	two := w.Ran(2, "12", 3)
+	w.Submitted("13", two) // once more, after an end of its own
+	for _, test := range []struct{ queue, log, want string }{
+		{"13_2 CANCELLED Priority", "", canceledWaiting + " (Priority)"},
+		{"13_2 CANCELLED None", "", canceledBefore},
+		{"12_1 COMPLETED", "13_2", canceledBefore}, // its batch script had begun
+		{"12_1 COMPLETED", "", canceledWaiting},
+	} {
+		if test.log != "" {
+			w.Must(two.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: test.log}))
+			w.Must(os.WriteFile(w.Run.SlurmLogPath(test.log), nil, 0o600))
+		} else {
+			os.Remove(w.Run.SlurmLogPath("13_2"))
+		}
+		w.Queue(test.queue)
+		row, err := viewerOf(w.Slurm).Status(t.Context(), w.Run)
+		w.Must(err)
+		element := row.elements[1]
+		if element.State != "CANCELLED" || element.Why() != test.want || element.Message != "" {
+			t.Errorf("with %s the element is %s, %q (%q); want %q", test.queue, element.State, element.Why(), element.Message, test.want)
+		}
+	}
 }
 
 // Resuming one element alone undoes the cancel of that element only.

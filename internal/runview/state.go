@@ -29,10 +29,12 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		row.State, row.Ended = "RUNNING", false
 	case row.cancelled || row.dropped(jobs): // of a running array, Slurm forgets it at once
 		row.State, row.cancelled = "CANCELLED", true
-		if !row.isElement() {
-			row.Next = row.canceled(canceledBefore)
-			row.forgetWhatIsOlder()
+		why := canceledBefore
+		if row.isElement() && !row.hasLog() {
+			why = canceledWaiting
 		}
+		row.Next = row.canceled(why)
+		row.forgetWhatIsOlder()
 	case row.Exit == nil:
 		row.State = "UNKNOWN"
 		if row.submitted() && row.Next == "" && !row.isElement() {
@@ -124,7 +126,7 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 	case row.State != "CANCELLED" || begun:
 	case row.Reason != "": // why it waited; Slurm leaves that as it is
 		row.Reason, row.Next = "", waited
-	case (row.waits || row.requeued) && !row.isElement():
+	case row.waits || row.requeued || row.unbegun:
 		row.Next = notBegun
 	}
 	if row.Ended && row.Next == "" {
@@ -267,14 +269,17 @@ func (row *RunStatus) noVerdictHint() string {
 // dropped reports whether Slurm knows the array of an element that has not begun, but not the element. That is so after scancel has removed
 // it from the queue. An element whose batch script began has left a log.
 func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
-	if !row.unbegun {
-		return false
-	}
-	if _, err := os.Lstat(row.run.SlurmLogPath(row.Job)); !errors.Is(err, fs.ErrNotExist) {
+	if !row.unbegun || row.hasLog() {
 		return false
 	}
 	array, _, _ := strings.Cut(row.Job, "_")
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(array) && job.Name == row.Name })
+}
+
+// hasLog reports whether the job has a log, which Slurm creates when the batch script begins. It returns true if that is not known.
+func (row *RunStatus) hasLog() bool {
+	_, err := os.Lstat(row.run.SlurmLogPath(row.Job))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Finished reports whether the run has finished its work.
