@@ -117,9 +117,13 @@ func TestCancelByJobIDSparesTheOtherJob(t *testing.T) {
 	over("13", alone)
 	a.Queue("12_0 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 RUNNING")
 	ends(a.Run.Path(), "13")
-	over("12", "job 12 has ended already: COMPLETED (3 of 4 elements are done); there is nothing to cancel")
+	const since = "with what was resumed since as job 13: "
+	over("12", "job 12 has ended already: COMPLETED ("+since+"3 of 4 elements are done); there is nothing to cancel")
 	a.Queue("12_0 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 COMPLETED")
-	over(a.Run.Path(), "job 12 has ended already: COMPLETED (all 4 elements are done); there is nothing to cancel\n"+alone)
+	over(a.Run.Path(), "job 12 has ended already: COMPLETED ("+since+"all 4 elements are done); there is nothing to cancel\n"+alone)
+	a.Ran(1, "13", 0)
+	a.Queue("12_0 COMPLETED", "12_1 FAILED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 COMPLETED") // the element that failed is done since
+	over("12", "job 12 has ended already: FAILED ("+since+"all 4 elements are done); there is nothing to cancel")
 	asked := slices.DeleteFunc(a.Calls(), func(call string) bool { return !strings.HasPrefix(call, "scancel ") })
 	if got, want := strings.Join(asked, " "), "scancel "+strings.Join(all, " scancel "); got != want {
 		t.Errorf("ran %q, want %q", got, want)

@@ -184,6 +184,20 @@ func (j arrayJobs) resumedIn(id string) (indices []int) {
 	return indices
 }
 
+// resumedSince returns the jobs as which some elements were resumed after the job id of the whole array, oldest first. It returns none for
+// any other job, and for a sweep that consists of several arrays.
+func (j arrayJobs) resumedSince(id string) (jobs []string) {
+	if id != j.whole || j.run.Spec().ArraySize > 0 {
+		return nil
+	}
+	for _, known := range j.known {
+		if len(j.resumedIn(known)) > 0 {
+			jobs = append(jobs, known)
+		}
+	}
+	return jobs
+}
+
 // NewestJob returns the newest job of a run. An element's newest job may still be pending.
 func NewestJob(run *rundir.Dir) (string, error) {
 	recorded, err := run.JobID()

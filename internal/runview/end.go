@@ -258,11 +258,14 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 	judged := row.VerdictJob == id
 	if row.array != nil { // of which the job may be a part
 		judged = slices.Contains(row.array.ids(), id)
-		alone := len(row.array.resumedIn(id)) == 1
+		alone, since := len(row.array.resumedIn(id)) == 1, row.array.resumedSince(id)
 		row = row.ofJob(id)
 		if alone && len(row.elements) > 0 {
 			row = row.elements[0]
 			judged = row.VerdictJob == row.Job
+		}
+		if len(since) > 0 && row.Message != "" {
+			row.Message = "with what was resumed since as job " + strings.Join(since, ", ") + ": " + row.Message
 		}
 	}
 	switch {
