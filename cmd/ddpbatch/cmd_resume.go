@@ -91,6 +91,17 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	if err := checkSbatchWords(e, o.rest); err != nil {
 		return err
 	}
+	others, err := r.AlsoChanges(ctx, run)
+	if err != nil {
+		return err
+	}
+	switch {
+	case others == "":
+	case strings.ContainsAny(others, ",-"):
+		note(e, "--set is for the whole array: it also changes elements %s, which have not ended", others)
+	default:
+		note(e, "--set is for the whole array: it also changes element %s, which has not ended", others)
+	}
 	job, ids, err := r.Submit(ctx, run, claim)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // If several commands resume a run at once, one submits it, and the others report why they do not.
@@ -178,6 +179,36 @@ optimizer = { kind = "sgd", lr = 0.01 }
 		}
 		for _, id := range q.alive() {
 			q.is(id, "CANCELLED")
+		}
+	}
+}
+
+// A --set for one element of an array is for all of them, which resume says if others have not ended.
+func TestResumeOfAnElementNamesTheOthersThatItChanges(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-5")
+	p := &pretendSlurm{a.Slurm, t, a.Dir}
+	a.Submitted("12")
+	element := a.Ran(0, "12", 3)
+	a.Ran(1, "12", 0)
+	a.Queue("12_0 FAILED", "12_1 COMPLETED", "12_2 RUNNING", "12_[3-5%1] PENDING")
+	p.first("sbatch", "echo 'sbatch: error: Invalid qos' >&2; exit 1")
+	const changes = "ddpbatch: --set is for the whole array: it also changes elements 2-5, which have not ended\n"
+	changesOne := strings.NewReplacer("elements 2-5", "element 2", "have", "has").Replace(changes)
+	for _, test := range []struct {
+		queue, want string
+		sets        []string
+	}{
+		{"12_[3-5%1] PENDING", changes, []string{"launch.grace=5s"}},
+		{"12_[3-5%1] PENDING", "", []string{"checkpoint.resume=never"}},
+		{"12_[3-5%1] PENDING", "", nil},
+		{"12_[3-5%1] CANCELLED", changesOne, []string{"launch.grace=5s"}},
+	} {
+		a.Queue("12_0 FAILED", "12_1 COMPLETED", "12_2 RUNNING", test.queue)
+		e, _, errs := p.env(0, 0)
+		err := runResume(t.Context(), e, element, resumeOptions{sets: test.sets})
+		said, _, _ := strings.Cut(errs.String(), "time=") // without a warning about this test's variables
+		if said != test.want || err == nil || !strings.Contains(err.Error(), "Invalid qos") {
+			t.Errorf("with %q: %v, said %q; want %q", test.sets, err, said, test.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -184,6 +185,27 @@ func (row *RunStatus) FinishedElements() (indices []int) {
 		}
 	}
 	return indices
+}
+
+// OpenElements names the elements of an array that have not ended, without the one with the index but: "0, 2-5". It returns "" if there are
+// none.
+func (row *RunStatus) OpenElements(but int) string {
+	var indices []int
+	var names []string
+	for _, element := range row.elements {
+		switch {
+		case element.Ended || element.index == but:
+		case element.index < 0: // elements that only Slurm knows: "12_[4-6%2]"
+			_, number, _ := strings.Cut(element.Job, "_")
+			names = append(names, number)
+		default:
+			indices = append(indices, element.index)
+		}
+	}
+	if len(indices) > 0 {
+		names = append([]string{blame.Ranges(indices)}, names...)
+	}
+	return strings.Join(names, ", ")
 }
 
 // neverBegan reports whether nothing is known of an ended element.
