@@ -110,12 +110,13 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	e.indexRun(run)
 	words := slices.Concat(r.ArrayWords(run, job), o.rest)
 	pieces, _ := r.Pieces(run, job) // an error would have kept them from being submitted
+	part := r.Part(run, job)
 	run = run.Whole()
 	code := ""
 	if job.CodeDir != "" {
 		code = "the copy made at submit, " + e.short(job.RanksDir(run.Path()))
 	}
-	if err := (accepted{run, job, ids, o.sets, words, pieces, code}).announce(ctx, e); err != nil {
+	if err := (accepted{run, job, ids, o.sets, words, pieces, part, code}).announce(ctx, e); err != nil {
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)

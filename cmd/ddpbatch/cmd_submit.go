@@ -156,7 +156,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 	}
 	words := slices.Concat(o.sbatch, order.First)
-	if err := (accepted{run, job, ids, o.sets, words, order.Pieces, code.summary()}).announce(ctx, e); err != nil {
+	if err := (accepted{run, job, ids, o.sets, words, order.Pieces, "", code.summary()}).announce(ctx, e); err != nil {
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
@@ -171,6 +171,7 @@ type accepted struct {
 	words []string // of sbatch's command line for the first
 
 	pieces []submission.Piece // of a sweep that consists of several arrays
+	part   string             // which elements of an array run; empty: all, or it is not an array
 	code   string             // which copy of the code is used; may be empty
 }
 
@@ -178,6 +179,9 @@ type accepted struct {
 func (a accepted) announce(ctx context.Context, e *env) error {
 	if e.reply == nil {
 		printSubmitted(e, a.job, a.run, a.ids)
+		if a.part != "" {
+			fmt.Fprintf(e.Out, "runs: %s\n", a.part)
+		}
 		if a.code != "" {
 			fmt.Fprintf(e.Out, "code: %s\n", a.code)
 		}

@@ -251,10 +251,7 @@ func resumedFrom(
 // checkAnew refuses to run only some elements of an array with a new checkpoint.resume: the others would ignore their checkpoints whenever
 // they are run next. path is the run as a user would type it.
 func checkAnew(path string, sets, words []string) error {
-	narrows := func(word string) bool {
-		return word == "--array" || strings.HasPrefix(word, "--array=") || strings.HasPrefix(word, "-a")
-	}
-	if !asksAnew(sets) || !slices.ContainsFunc(words, narrows) {
+	if !asksAnew(sets) || !slices.ContainsFunc(words, choosesElements) {
 		return nil
 	}
 	return &usage.Error{

@@ -262,6 +262,13 @@ func TestSubmitOfOneElementIsTheArrays(t *testing.T) {
 			t.Errorf("refused %v: job %q, %v, %d nodes", refused, id, err, w.run.Spec().Nodes)
 		}
 	}
+	for want, words := range map[string][]string{"1 of 6 elements: 3": {"--qos=x"}, "": {"--array=1"}} {
+		array, err := jobfile.OfRun(fakeslurm.NewArray(t, "0-5").Run)
+		w.Must(err)
+		if got := w.resumer(nil, words).Part(element, array); got != want {
+			t.Errorf("with %q it runs %q, want %q", words, got, want)
+		}
+	}
 	asked, err := os.ReadFile(filepath.Join(w.Dir, "asked"))
 	if want := "--parsable --array=3 --qos=x " + w.run.ScriptPath() + "\n"; err != nil || string(asked) != want {
 		t.Errorf("sbatch was asked %q, %v; want %q", asked, err, want)
@@ -353,16 +360,19 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 		sets   []string
 		sbatch string // the words for sbatch
 		spans  string // in the ledger
+		part   string // what Part says
 	}{
-		"some failed, one is missing": {"[slurm]\narray = \"0-4%2\"", []int{0, 3, 0, 4}, nil, "--array=1,3-4%2 --qos=x", "[[1 1] [3 4]]"},
-		"all failed":                  {"[slurm]\narray = \"0-1\"", []int{3, 3}, nil, "--qos=x", "[]"},
-		"none ran":                    {"[slurm]\narray = \"0-1\"", nil, nil, "--qos=x", "[]"},
-		"more to do":                  {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{`launch.command=["false"]`}, "--qos=x", "[]"},
-		"other limits":                {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{"slurm.time=5"}, "--array=1 --qos=x", "[[1 1]]"},
+		"some failed, one is missing": {"[slurm]\narray = \"0-4%2\"", []int{0, 3, 0, 4}, nil, "--array=1,3-4%2 --qos=x", "[[1 1] [3 4]]",
+			"3 of 5 elements: 1,3-4"},
+		"all failed": {"[slurm]\narray = \"0-1\"", []int{3, 3}, nil, "--qos=x", "[]", ""},
+		"none ran":   {"[slurm]\narray = \"0-1\"", nil, nil, "--qos=x", "[]", ""},
+		"more to do": {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{`launch.command=["false"]`}, "--qos=x", "[]", ""},
+		"other limits": {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{"slurm.time=5"}, "--array=1 --qos=x", "[[1 1]]",
+			"1 of 2 elements: 1"},
 		"how many of a sweep at once": {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, []string{"sweep.parallel=2"},
-			"--array=1-2%2 --qos=x", "[[1 2]]"},
+			"--array=1-2%2 --qos=x", "[[1 2]]", "2 of 3 elements: 1-2"},
 		"a sweep": {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, nil,
-			"--array=1-2%1 --qos=x", "[[1 2]]"},
+			"--array=1-2%1 --qos=x", "[[1 2]]", "2 of 3 elements: 1-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := fakeslurm.NewArrayOf(t, test.lines+"\n")
@@ -379,8 +389,12 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 			if finished, err := r.Check(t.Context(), a.Run); finished != "" || err != nil {
 				t.Fatalf("%q, %v", finished, err)
 			}
-			if _, ids, err := r.Submit(t.Context(), a.Run, claim); !slices.Equal(ids, []string{"13"}) || err != nil {
+			job, ids, err := r.Submit(t.Context(), a.Run, claim)
+			if !slices.Equal(ids, []string{"13"}) || err != nil {
 				t.Fatalf("jobs %s, %v", ids, err)
+			}
+			if got := r.Part(a.Run, job); got != test.part {
+				t.Errorf("it runs %q, want %q", got, test.part)
 			}
 			calls := slices.DeleteFunc(a.Calls(), func(call string) bool { return !strings.HasPrefix(call, "sbatch ") })
 			if want := "sbatch --parsable " + test.sbatch + " " + a.Run.ScriptPath(); len(calls) != 1 || calls[0] != want {
