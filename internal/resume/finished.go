@@ -8,6 +8,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
@@ -76,7 +77,15 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 			epochs++
 		}
 		more := job.MoreTraining(m.Step, epochs, early)
-		hint = fmt.Sprintf("; to train further: ddpbatch resume %s --set %s", slurm.ShellQuote(path), strings.Join(more, " --set "))
+		behind, differ, err := fewerEpochs(run, job)
+		if err != nil {
+			return "", err
+		}
+		if behind > 0 {
+			more = []string{fmt.Sprintf("train.epochs=%d", behind)}
+		}
+		hint = fmt.Sprintf("%s; to train further: ddpbatch resume %s --set %s", differ, slurm.ShellQuote(path),
+			strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {
 		what := map[string]string{"slurm": " (words after -- go to sbatch)", "simulate": " (words after -- are flags of simulate)"}
@@ -86,6 +95,41 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 		hint = fmt.Sprintf(", and --set %s gives it nothing more to do%s", redact.Text(sets[0]), hint)
 	}
 	return job.Name + " is finished" + hint, nil
+}
+
+// fewerEpochs returns the epochs of the job that elements of an array have not trained, because a --set was given to another element
+// alone. differ says how many elements these are. If there are none, or if run is not an array or an element, it returns 0.
+func fewerEpochs(run *rundir.Dir, job *jobfile.Job) (epochs int, differ string, err error) {
+	elements := []*rundir.Dir{run}
+	_, isElement := run.Index()
+	if !isElement {
+		if elements, err = run.Elements(); err != nil {
+			return 0, "", err
+		}
+	}
+	fewer := 0
+	for _, element := range elements {
+		own, err := job.Of(element)
+		if err != nil {
+			return 0, "", err
+		}
+		m, ok, err := element.LastMetrics()
+		if err != nil {
+			return 0, "", err
+		}
+		t := own.Train
+		toTheEnd := ok && m.Epoch != nil && m.Step >= m.Steps && (t.MaxSteps == 0 || m.Step < int64(t.MaxSteps))
+		if toTheEnd && *m.Epoch+1 < t.Epochs {
+			fewer, epochs = fewer+1, t.Epochs
+		}
+	}
+	switch {
+	case fewer == 0:
+		return 0, "", nil
+	case isElement:
+		return epochs, fmt.Sprintf("; it has trained fewer than %d epochs", epochs), nil
+	}
+	return epochs, fmt.Sprintf("; %d of %s have trained fewer than %d epochs", fewer, text.Plural(len(elements), "element"), epochs), nil
 }
 
 // trainedSoFar returns the newest metrics of a run. For an array these are the metrics of its first element, which stands for all of them.
