@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -111,8 +112,12 @@ func runCancel(ctx context.Context, e *env, runs, name string) (done cancelledRu
 	for _, id := range ids {
 		fmt.Fprintf(e.Out, "cancelled job %s\n", id)
 	}
+	when := ""
+	if _, isElement := run.Index(); !isElement && strings.Contains(ids[0], "_") { // an element that has not begun
+		when = ", once the array has ended"
+	}
 	if done.Resume != "" {
-		fmt.Fprintf(e.Out, "resume: %s\n", done.Resume)
+		fmt.Fprintf(e.Out, "resume%s: %s\n", when, done.Resume)
 	}
 	return done, err
 }

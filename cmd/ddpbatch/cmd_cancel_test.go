@@ -51,6 +51,25 @@ func TestCancelOfSeveralEndsAllThatCanBe(t *testing.T) {
 	}
 }
 
+// An element that was canceled before it began is resumed with its array, which must have ended.
+func TestCancelOfAWaitingElementSaysWhenToResume(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	p := &pretendSlurm{a.Slurm, t, a.Dir}
+	a.Submitted("12")
+	a.Ran(1, "12", 3)
+	a.Queue("12_1 RUNNING", "12_[2-3] PENDING")
+	p.first("scancel", "")
+	for name, want := range map[string]string{
+		a.Run.Path() + "/tasks/3": "cancelled job 12_3\nresume, once the array has ended: " + submission.ResumeCommand(a.Run) + "\n",
+		a.Run.Path() + "/tasks/1": "cancelled job 12_1\nresume: " + submission.ResumeCommand(a.Run) + "/tasks/1\n",
+	} {
+		e, out, _ := p.env(0, 0)
+		if err := cancelAll(t.Context(), e, "/", []string{name}); err != nil || out.String() != want {
+			t.Errorf("%v, said %q, want %q", err, out, want)
+		}
+	}
+}
+
 // A cancel is not lost if it comes between the moment when Slurm accepts a job and the moment when the command records it.
 func TestCancelWhileSubmitted(t *testing.T) {
 	for _, by := range []string{"the owner", "root"} {

@@ -48,7 +48,9 @@ func (v *Viewer) FindToResume(runs, name string) (*rundir.Dir, error) {
 		return nil, err
 	}
 	whole := slurm.ShellQuote(v.From.Named(none.Run.Path()))
-	return nil, &usage.Error{Message: err.Error(), Hint: "resume the whole array, which runs it, too: ddpbatch resume " + whole}
+	return nil, &usage.Error{
+		Message: err.Error(), Hint: "once the array has ended, resume all of it, which runs this element, too: ddpbatch resume " + whole,
+	}
 }
 
 // FindJobs is Find for a user who means all of a run's jobs. An array of which elements were resumed without the others has several jobs:
