@@ -70,6 +70,15 @@ type statusShown struct {
 
 // show prints it once, and reports whether a job of it is still running.
 func (s statusShown) show(ctx context.Context, e *env) (goesOn bool, err error) {
+	if len(s.names) == 1 && !s.sorts {
+		if array, index, waits := e.viewer().WaitingElement(s.runs, s.names[0]); waits {
+			row, err := e.viewer().ElementStatus(ctx, array, index)
+			if err != nil {
+				return false, err
+			}
+			return !row.Ended, s.print(e, []*rundir.Dir{array}, []runview.RunStatus{row})
+		}
+	}
 	runs, err := s.find(e)
 	if err != nil {
 		return false, err
@@ -213,16 +222,20 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 			}
 		}
 	}
-	alone := len(rows) == 1 && len(s.names) > 0
-	if alone {
+	if len(rows) == 1 && len(s.names) > 0 {
 		rows[0].AddGoodput(s.accounts, e.Now())
 	}
+	return goesOn, s.print(e, runs, rows)
+}
+
+// print prints the rows of runs, with where the time of a run went whose row says it.
+func (s statusShown) print(e *env, runs []*rundir.Dir, rows []runview.RunStatus) error {
 	if s.asJSON {
-		return goesOn, printJSON(e, rows)
+		return printJSON(e, rows)
 	}
 	if len(rows) == 0 {
 		fmt.Fprintln(e.Err, "no runs here")
-		return false, nil
+		return nil
 	}
 	now := e.Now()
 	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "RESTARTS", "CAUSE", "STEP", "LOSS", "SAMPLES/S", "SAVED", "LEFT", "RUN", "REASON")
@@ -238,10 +251,7 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 			e.short(r.RunDir), reason,
 		)
 	}
-	if alone {
-		return goesOn, flushWithGoodput(e, t, &rows[0])
-	}
-	return goesOn, t.Flush()
+	return flushWithGoodput(e, t, &rows[0])
 }
 
 // shownJob formats the job of a run for a table. A simulated run has no job: its id is only the process that simulated it.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,39 @@ func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 		if code, out, errs := q.run(parent, "status", run); code != 0 || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s: %d, %s%s; want %s", line, code, out, errs, want)
 		}
+	}
+}
+
+// An element of an array that has not begun has a row, too.
+func TestStatusShowsAnElementThatHasNotBegun(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	p := &pretendSlurm{a.Slurm, t, a.Dir}
+	a.Submitted("12")
+	a.Ran(1, "12", 3)
+	if err := a.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12_3"}); err != nil {
+		t.Fatal(err)
+	}
+	a.Queue("12_1 FAILED", "12_2 PENDING Priority")
+	runs := filepath.Dir(a.Run.Path())
+	for name, want := range map[string][]string{
+		"12_2":                     {"12_2", "x", "PENDING", "Priority"},
+		"12_3":                     {"12_3", "x", "CANCELLED", "canceled while it waited"},
+		a.Run.Path() + "/tasks/3/": {"12_3", "x", "CANCELLED", "canceled while it waited"},
+	} {
+		e, out, _ := p.env(0, 0)
+		e.Terminal = func(io.Writer) (int, bool) { return 0, false }
+		goesOn, err := statusShown{runs: runs, names: []string{name}, accounts: new(goodput.Accounts)}.show(t.Context(), e)
+		cells := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\t")
+		if len(cells) < 5 || goesOn != (want[2] == "PENDING") {
+			t.Errorf("%s: goes on: %v, %v, said %q", name, goesOn, err, out)
+		} else if got := []string{cells[0], cells[1], cells[2], cells[len(cells)-1]}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	e, _, _ := p.env(0, 0)
+	_, err := statusShown{runs: runs, names: []string{"12_4"}, accounts: new(goodput.Accounts)}.show(t.Context(), e)
+	if err == nil || !strings.Contains(err.Error(), "its elements are 0-3") {
+		t.Errorf("an element that the array does not have: %v", err)
 	}
 }
 

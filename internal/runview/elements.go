@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,6 +33,21 @@ func (v *Viewer) readElements(row *RunStatus) error {
 		row.elements = append(row.elements, element)
 	}
 	return nil
+}
+
+// ElementStatus is Status for an element of an array that has not begun, and so has no directory. Its row has the array's.
+func (v *Viewer) ElementStatus(ctx context.Context, array *rundir.Dir, index int) (RunStatus, error) {
+	whole, err := v.Status(ctx, array)
+	if err != nil {
+		return RunStatus{}, err
+	}
+	for _, element := range whole.elements {
+		if element.index == index {
+			element.RunDir, element.Cluster = array.Path(), whole.Cluster
+			return element, nil
+		}
+	}
+	return RunStatus{}, fmt.Errorf("element %d is not among those of %s", index, v.From.Short(array.Path()))
 }
 
 func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs arrayJobs) error {

@@ -38,19 +38,25 @@ func (v *Viewer) FindToResume(runs, name string) (*rundir.Dir, error) {
 	if err == nil {
 		return run, nil
 	}
-	_, notFound := v.find(runs, name)
-	none, ok := errors.AsType[*rundir.NoElementError](notFound)
-	if !ok {
+	array, _, waits := v.WaitingElement(runs, name)
+	if !waits {
 		return nil, err
 	}
-	array, arrayErr := arrayIn(none.Run)
-	if arrayErr != nil || array == nil || !slices.Contains(array.indices, none.Index) {
-		return nil, err
-	}
-	whole := slurm.ShellQuote(v.From.Named(none.Run.Path()))
+	whole := slurm.ShellQuote(v.From.Named(array.Path()))
 	return nil, &usage.Error{
 		Message: err.Error(), Hint: "once the array has ended, resume all of it, which runs this element, too: ddpbatch resume " + whole,
 	}
+}
+
+// WaitingElement finds the array of an element that a user names and that has not begun. ok is false if the name means anything else.
+func (v *Viewer) WaitingElement(runs, name string) (array *rundir.Dir, index int, ok bool) {
+	_, err := v.find(runs, name)
+	none, ok := errors.AsType[*rundir.NoElementError](err)
+	if !ok {
+		return nil, 0, false
+	}
+	asked, err := arrayIn(none.Run)
+	return none.Run, none.Index, err == nil && asked != nil && slices.Contains(asked.indices, none.Index)
 }
 
 // FindJobs is Find for a user who means all of a run's jobs. An array of which elements were resumed without the others has several jobs:
