@@ -155,7 +155,7 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 			Elements []runview.Result `json:"elements"`
 		}{row, results.Metric, results.Rows}})
 	}
-	fmt.Fprintln(e.Err, text.Clean(fmt.Sprintf("%s %s: %s: %s", shownJob(runs[0], row.Job, ""), row.Name, row.State,
+	fmt.Fprintln(e.Err, text.Clean(fmt.Sprintf("%s %s: %s: %s", shownArray(runs[0], &row), row.Name, row.State,
 		cmp.Or(row.Next, row.Reason, row.Message))))
 	heading := []string{"INDEX"}
 	for _, column := range results.Columns {
@@ -260,6 +260,15 @@ func shownJob(run *rundir.Dir, id, cluster string) string {
 		return "simulated"
 	}
 	return slurm.JobID{ID: id, Cluster: cluster}.String()
+}
+
+// shownArray formats the job of a whole array for its heading, and the newest job if only some elements were resumed as that.
+func shownArray(run *rundir.Dir, row *runview.RunStatus) string {
+	id := row.ArrayJob()
+	if shown := shownJob(run, id, ""); id == row.Job || shown != id {
+		return shown
+	}
+	return fmt.Sprintf("%s (newest job: %s)", id, row.Job)
 }
 
 // between formats the time between two moments, or "-" if one of them is not known.

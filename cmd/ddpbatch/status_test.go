@@ -34,6 +34,33 @@ func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 	}
 }
 
+// The heading of an array has its own job, whatever was resumed since, and the newest job beside it.
+func TestHeadingOfAnArrayHasItsOwnJob(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-1")
+	p := &pretendSlurm{a.Slurm, t, a.Dir}
+	a.Submitted("12")
+	a.Ran(0, "12", 0)
+	one := a.Ran(1, "12", 3)
+	heading := func(want string) {
+		t.Helper()
+		e, _, errs := p.env(0, 0)
+		e.Terminal = func(io.Writer) (int, bool) { return 0, false }
+		_, err := statusShown{names: []string{a.Run.Path()}, accounts: new(goodput.Accounts)}.show(t.Context(), e)
+		if err != nil || !strings.HasPrefix(errs.String(), want) {
+			t.Errorf("%v, said %q, want %q", err, errs, want)
+		}
+	}
+	a.Queue("12_0 COMPLETED", "12_1 FAILED")
+	heading("12 x: FAILED: 1 of 2 elements are done; ")
+	a.Submitted("13", one)
+	a.Ran(1, "13", 0)
+	a.Queue("12_0 COMPLETED", "13_1 COMPLETED")
+	heading("12 (newest job: 13) x: COMPLETED: all 2 elements are done")
+	a.Submitted("14")
+	a.Queue("14_[0-1] PENDING")
+	heading("14 x: PENDING: ")
+}
+
 // An element of an array that has not begun has a row, too.
 func TestStatusShowsAnElementThatHasNotBegun(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")

@@ -198,6 +198,15 @@ func (j arrayJobs) resumedSince(id string) (jobs []string) {
 	return jobs
 }
 
+// ArrayJob returns the newest job of a whole array, while Job may be one as which only some elements were resumed. For any other run, and
+// for a sweep that consists of several arrays, it is Job.
+func (row *RunStatus) ArrayJob() string {
+	if row.array == nil || row.run.Spec().ArraySize > 0 {
+		return row.Job
+	}
+	return row.array.whole
+}
+
 // NewestJob returns the newest job of a run. An element's newest job may still be pending.
 func NewestJob(run *rundir.Dir) (string, error) {
 	recorded, err := run.JobID()
