@@ -211,6 +211,9 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 		fmt.Fprintf(s.e.Err, "%sresume: %s\n", s.out.label, submission.ResumeCommand(s.run))
 	default:
 		fmt.Fprintf(s.e.Err, "%slogs: %s\n", s.out.label, s.e.Short(s.run.LogsPath(v.Attempt)))
+		if _, element := s.run.Index(); !element { // of an array, one command resumes all that failed
+			fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
+		}
 	}
 	return &exit.Error{Code: code, Err: err}
 }
