@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type Evidence struct {
 	Now        time.Time // when Slurm was asked
 	Lead       time.Duration
 	Unmet      bool      // no agent left a verdict, and no rank was started
+	Resume     string    // the command that resumes the run
 	WarnSignal string    // launch.warn_signal, if the workers run a program of the user's; otherwise ""
 	EndTime    time.Time // when the time limit ends the job; zero: unknown, or no limit
 
@@ -125,7 +127,7 @@ func (e Evidence) limitCame(v rundir.Verdict) string {
 // more time. If none of the workers reports a save, they may not react to the warning, so it also names that. If they were warned, saving
 // may take longer.
 func (e Evidence) limitAdvice(v rundir.Verdict) string {
-	advice := []string{"if the job needs more time: ddpbatch resume RUN --set slurm.time=TIME"}
+	advice := []string{"if the job needs more time: " + cmp.Or(e.Resume, "ddpbatch resume RUN") + " --set slurm.time=TIME"}
 	asked := slices.ContainsFunc(v.Ranks, func(rank rundir.RankEnd) bool { return rank.Exit == exit.Requeue })
 	if e.WarnSignal != "" && !asked {
 		advice = append(advice, fmt.Sprintf("If the program does not save at the warning: it must handle %s, or look for the "+

@@ -191,6 +191,7 @@ func TestRefineReadsSlurm25_11(t *testing.T) {
 // key that gives them more time to save.
 func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
+	limit.Resume = "ddpbatch resume /runs/x"
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}
 	saved := savedFor(Cancelled, 7)
 	saved.WarnedS = 139.6
@@ -208,7 +209,7 @@ func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 			!strings.HasPrefix(v.Message, "the time limit came") {
 			t.Errorf("%s: %q (%q)", tc.name, v.Message, v.Advice)
 		}
-		if has := strings.HasPrefix(v.Advice, "if the job needs more time: ddpbatch resume RUN --set slurm.time="); has == v.Saved {
+		if has := strings.HasPrefix(v.Advice, "if the job needs more time: ddpbatch resume /runs/x --set slurm.time="); has == v.Saved {
 			t.Errorf("%s: saved: %t, but the advice is %q", tc.name, v.Saved, v.Advice)
 		}
 	}
