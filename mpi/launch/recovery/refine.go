@@ -123,11 +123,17 @@ func (e Evidence) limitCame(v rundir.Verdict) string {
 	return fmt.Sprintf("%s, and the ranks had not saved %v after the warning", came, timeWarned(v))
 }
 
+// MayHang is part of the message of a verdict if no rank had given a sign of life for long when the workers were told to stop.
+const MayHang = ": the run may hang"
+
 // limitAdvice says what a person can do if the time limit came before the workers had saved, the commonest case first: the job needs
 // more time. If none of the workers reports a save, they may not react to the warning, so it also names that. If they were warned, saving
-// may take longer.
+// may take longer. If the message says that the run may hang, neither is likely.
 func (e Evidence) limitAdvice(v rundir.Verdict) string {
 	advice := []string{"if the job needs more time: " + cmp.Or(e.Resume, "ddpbatch resume RUN") + " --set slurm.time=TIME"}
+	if strings.Contains(v.Message, MayHang) {
+		return advice[0]
+	}
 	asked := slices.ContainsFunc(v.Ranks, func(rank rundir.RankEnd) bool { return rank.Exit == exit.Requeue })
 	if e.WarnSignal != "" && !asked {
 		advice = append(advice, fmt.Sprintf("If the program does not save at the warning: it must handle %s, or look for the "+

@@ -238,6 +238,16 @@ func TestRefineSaysThatTheWarningMayBeIgnored(t *testing.T) {
 	}
 }
 
+// The advice of a run that may hang is short: the message says what to do about that.
+func TestRefineOfARunThatMayHangIsShort(t *testing.T) {
+	e := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
+	e.WarnSignal, e.Resume = "USR2", "ddpbatch resume /runs/x"
+	v := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 3, Message: "told to stop; no sign of life" + MayHang}
+	if got, want := Refine(v, e).Advice, "if the job needs more time: ddpbatch resume /runs/x --set slurm.time=TIME"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A job that a person has canceled is never requeued, whatever the agents say.
 func TestCancelledRunIsNeverRequeued(t *testing.T) {
 	for line, want := range map[string]bool{

@@ -19,6 +19,7 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 const (
@@ -220,7 +221,7 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 	case all.saved > 0:
 		v.Saved, v.Exit, v.Requeue = true, exit.Requeue, true
 	case all.clean < world && s.mayHang(deaths):
-		v.Message += fmt.Sprintf("; no rank had given a sign of life for at least %v: the run may hang (with a shorter launch.hang, "+
+		v.Message += fmt.Sprintf("; no rank had given a sign of life for at least %v"+recovery.MayHang+" (with a shorter launch.hang, "+
 			"the report shows where each rank stands)", span(s.silence()))
 	case all.clean == world:
 		v.Saved = true
