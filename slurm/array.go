@@ -38,8 +38,11 @@ func (a Array) String() string {
 	return text
 }
 
+// ErrLargeIndex is the error of ParseArray for an index that a site may allow, but that Slurm refuses by default.
+var ErrLargeIndex = fmt.Errorf("above %d, the largest that Slurm takes by default (MaxArraySize - 1)", maxElements-1)
+
 // ParseArray reads what --array takes (sbatch(1)): "0-15%4", "1,3,7", "0-20:5". Indices above 1000, Slurm's default bound (MaxArraySize),
-// are refused.
+// are refused with ErrLargeIndex.
 func ParseArray(text string) (Array, error) {
 	list, limit, limited := strings.Cut(text, "%")
 	var a Array
@@ -81,7 +84,7 @@ func arraySpan(item string) ([]int, error) {
 	case to < from:
 		return nil, fmt.Errorf("the range %q runs backwards; write the lower number first", item)
 	case to >= maxElements:
-		return nil, fmt.Errorf("index %d is above %d, the largest that Slurm takes by default (MaxArraySize - 1)", to, maxElements-1)
+		return nil, fmt.Errorf("index %d is %w", to, ErrLargeIndex)
 	case by == 0:
 		return nil, fmt.Errorf("the step of %q is 0; write 1 or more", item)
 	}

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -100,11 +101,12 @@ func (c *checker) checkMinNodes(root *position) {
 	}
 }
 
-// checkArray checks the indices of an array that is not a sweep's, which may be longer.
+// checkArray checks the indices of an array that is not a sweep's, which may be longer. An index above Slurm's default bound is left to
+// sbatch, because the site may have raised it.
 func (c *checker) checkArray(values map[string]any, root *position) {
 	key := toml.Key{"slurm", "array"}
 	table, _ := values["slurm"].(map[string]any)
-	if _, err := c.job.Array(); table["array"] != nil && err != nil && c.hasNoFault(key.String()) {
+	if _, err := c.job.Array(); table["array"] != nil && err != nil && !errors.Is(err, slurm.ErrLargeIndex) && c.hasNoFault(key.String()) {
 		c.fault(root.at(key), key, "slurm.%v", err)
 	}
 }
