@@ -64,6 +64,7 @@ func TestScriptRunsTheSetup(t *testing.T) {
 	}
 	write(t, filepath.Join(venv, "bin", "activate"), "export VENV=on\n")
 	write(t, filepath.Join(dir, "broken"), "false\ntrue\n")
+	write(t, filepath.Join(dir, "purges"), "module purge\ntrue\n")
 	for name, c := range map[string]struct {
 		setup Setup
 		env   []string
@@ -86,6 +87,9 @@ func TestScriptRunsTheSetup(t *testing.T) {
 			nil, 1, "setup.script: exit code 2 from: ls /nonexistent/x"},
 		"own line lacks modules": {Setup{Script: []string{"module purge"}}, nil, 1,
 			`exit code 127 from: module purge: no "module" command on this node: write "source /etc/profile.d/NAME.sh" before it`},
+		"own line fails after modules in a sourced file": {Setup{Script: []string{
+			"source " + ShellQuote(filepath.Join(dir, "purges")), "ls /nonexistent/x"}}, nil, 1,
+			"setup.script: exit code 2 from: ls /nonexistent/x"},
 		"own line may fail": {Setup{Script: []string{"false || true", "if false; then", "  :", "fi", "echo went on"}},
 			nil, 0, "went on"},
 		"inside a sourced file": {Setup{Script: []string{"source " + ShellQuote(filepath.Join(dir, "broken")), "echo went on"}},
@@ -107,7 +111,8 @@ func TestScriptRunsTheSetup(t *testing.T) {
 			}
 			s := newScriptRun(t, "run", func(s *Script) { s.Setup = c.setup })
 			out, code := s.run(t, c.env...)
-			if code != c.code || !strings.Contains(out, c.says) {
+			const lacks = `no "module" command`
+			if code != c.code || !strings.Contains(out, c.says) || strings.Contains(out, lacks) != strings.Contains(c.says, lacks) {
 				t.Errorf("exit code %d, output %q; want %d and %q", code, out, c.code, c.says)
 			}
 			run := filepath.Join(s.dir, "run")

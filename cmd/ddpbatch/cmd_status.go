@@ -228,7 +228,7 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 	return goesOn, s.print(e, runs, rows)
 }
 
-// print prints the rows of runs, with where the time of a run went whose row says it.
+// print prints the rows of runs. If the first row has a goodput, it also prints where that run's time went.
 func (s statusShown) print(e *env, runs []*rundir.Dir, rows []runview.RunStatus) error {
 	if s.asJSON {
 		return printJSON(e, rows)

@@ -13,7 +13,6 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/mpi/launch/recovery"
-	"ddpbatch/slurm"
 )
 
 // SrunEnd is what the batch script knows about srun's end.
@@ -137,7 +136,7 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 		return w, err
 	}
 	w.Facts.Lead = a.leadUsed(job, history, w.Verdict)
-	w.Facts.Unmet, w.Facts.Resume = a.noneStarted(), a.resumeCommand()
+	w.Facts.Unmet, w.Facts.Resume = a.noneStarted(), submission.PlainResume(a.Run)
 	if !job.Builtin() {
 		w.Facts.WarnSignal = job.Launch.WarnSignal
 	}
@@ -156,9 +155,6 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 	w.Decision = known{policy: job.Policy(), history: history, verdict: w.Verdict, facts: w.Facts, link: a.Link.Number > 0}.decide()
 	return w, nil
 }
-
-// resumeCommand returns the command that resumes the run, as a user types it.
-func (a *Attempt) resumeCommand() string { return "ddpbatch resume " + slurm.ShellQuote(a.Run.Path()) }
 
 // leadUsed returns how long before the job's end agent 0 was to warn. Agent 0 records that in the verdict. If it has not, leadUsed computes
 // it in the same way from the job's time limit, without the job's real end.

@@ -93,7 +93,7 @@ func (a *Attempt) accountForLink(history []rundir.Event, evidence recovery.Evide
 	if err != nil {
 		return false, err
 	}
-	evidence.Resume = a.resumeCommand()
+	evidence.Resume = submission.PlainResume(a.Run)
 	before := read
 	if !ok {
 		before = rundir.Verdict{

@@ -76,6 +76,9 @@ func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 		{"a batch script", "#!/bin/bash\n#SBATCH --nodes=2\nsrun train\n",
 			`job.toml:3:6: this is a script, not a job file (expected '.' or '=', but got 't' instead); ` +
 				`"ddpbatch init --from job.toml" makes a job file of it`},
+		{"a program in Python", "#!/usr/bin/env python3\nimport torch\n",
+			`job.toml:2:8: this is not a job file, which is written in TOML (expected '.' or '=', but got 't' instead); ` +
+				`"ddpbatch init" writes one to start from`},
 		{"a program", "\x7fELF\x00[a]=\n",
 			`job.toml:1:5: this is not a job file, which is written in TOML (files cannot contain NULL bytes; probably using UTF-16; ` +
 				`TOML files must be UTF-8); "ddpbatch init" writes one to start from`},

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -138,13 +140,16 @@ func (c *checker) what() string {
 	return "a job file"
 }
 
+// shellScript matches a text that begins as a script for a shell does.
+var shellScript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^#![^\n]*[/ ](?:ba|da|k)?sh\b`) })
+
 // syntax adds an error of the TOML library as a fault. It uses the error's offset: its line is one too high if a line end
 // was not expected.
 func (c *checker) syntax(err error) {
 	format := "%s"
 	switch {
 	case c.isPart:
-	case strings.HasPrefix(c.src, "#!"):
+	case shellScript().MatchString(c.src):
 		format = `this is a script, not a job file (%s); "ddpbatch init --from ` + strings.ReplaceAll(slurm.ShellQuote(c.name), "%", "%%") +
 			`" makes a job file of it`
 	case !c.likeTOML():

@@ -129,7 +129,11 @@ func fewerEpochs(run *rundir.Dir, job *jobfile.Job) (epochs int, differ string, 
 	case isElement:
 		return epochs, fmt.Sprintf("; it has trained fewer than %d epochs", epochs), nil
 	}
-	return epochs, fmt.Sprintf("; %d of %s have trained fewer than %d epochs", fewer, text.Plural(len(elements), "element"), epochs), nil
+	has := "have"
+	if fewer == 1 {
+		has = "has"
+	}
+	return epochs, fmt.Sprintf("; %d of %s %s trained fewer than %d epochs", fewer, text.Plural(len(elements), "element"), has, epochs), nil
 }
 
 // trainedSoFar returns the newest metrics of a run. For an array these are the metrics of its first element, which stands for all of them.

@@ -34,7 +34,10 @@ func (r *Resumer) Part(run *rundir.Dir, job *jobfile.Job) string {
 // AlsoChanges names the elements that the settings of a resume of one element change, too, and that have not ended: "2-5". It returns ""
 // if there are none, and for a run that is not an element.
 func (r *Resumer) AlsoChanges(ctx context.Context, run *rundir.Dir) (elements string, err error) {
-	forAll := func(set string) bool { return jobfile.SetKey(set) != "checkpoint.resume" }
+	forAll := func(set string) bool {
+		table, _, _ := strings.Cut(jobfile.SetKey(set), ".")
+		return jobfile.SetKey(set) != "checkpoint.resume" && table != "slurm" // Slurm has the options of jobs in the queue
+	}
 	index, isElement := run.Index()
 	if !isElement || !slices.ContainsFunc(r.Sets, forAll) {
 		return "", nil

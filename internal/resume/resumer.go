@@ -64,9 +64,10 @@ func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, 
 		return "", notEnded(row.StillOpen(), row.Job)
 	case moreToDo(run, r.Sets):
 	case row.Finished():
-		spec := run.Spec() // settings that are not valid are refused also if they would have no effect
-		if _, _, _, err := changedBy(ctx, run, spec.Sets, r.Sets, spec.Pretend, nil); err != nil {
-			return "", err
+		if spec := run.Spec(); len(r.Sets) > 0 { // settings that are not valid are refused even if they would have no effect
+			if _, _, _, err := changedBy(ctx, run, spec.Sets, r.Sets, spec.Pretend, nil); err != nil {
+				return "", err
+			}
 		}
 		return describeFinished(run, path, r.Sets, r.Words)
 	default:

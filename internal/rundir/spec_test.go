@@ -67,8 +67,7 @@ func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 	}
 }
 
-// TestOverrideAgainKeepsTheFirstSettings: the newest change is on trial, and what returns if it fails is what was there before the first
-// change.
+// TestOverrideAgainKeepsTheFirstSettings holds that after two changes the settings from before the first one return if the second fails.
 func TestOverrideAgainKeepsTheFirstSettings(t *testing.T) {
 	five, seven := 5, 7
 	d := create1(t, t.TempDir(), "job")

@@ -35,7 +35,7 @@ func (v *Viewer) readElements(row *RunStatus) error {
 	return nil
 }
 
-// ElementStatus is Status for an element of an array that has not begun, and so has no directory. Its row has the array's.
+// ElementStatus is Status for an element of an array that has not begun, and so has no directory. The row's RunDir is the array's.
 func (v *Viewer) ElementStatus(ctx context.Context, array *rundir.Dir, index int) (RunStatus, error) {
 	whole, err := v.Status(ctx, array)
 	if err != nil {

@@ -265,7 +265,11 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 			judged = row.VerdictJob == row.Job
 		}
 		if len(since) > 0 && row.Message != "" {
-			row.Message = "with what was resumed since as job " + strings.Join(since, ", ") + ": " + row.Message
+			jobs := "job "
+			if len(since) > 1 {
+				jobs = "jobs "
+			}
+			row.Message = "with what was resumed since as " + jobs + strings.Join(since, ", ") + ": " + row.Message
 		}
 	}
 	switch {

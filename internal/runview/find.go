@@ -22,14 +22,19 @@ func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 	if err != nil {
 		return nil, "", &usage.Error{Message: ExplainElement(v.From, err).Error() + v.elsewhere(name, err)}
 	}
-	if !run.IsOwn() && !v.isThere(name) {
-		v.Log.Warn("this is the run of another user", "name", name, "run", v.From.Short(run.Path()), "user", run.Owner())
-	}
+	v.warnOfOwner(run, name)
 	id, err := NewestJob(run)
 	if err != nil {
 		return nil, "", err
 	}
 	return run, id, nil
+}
+
+// warnOfOwner says whose run a user named by something else than its path, if it is the run of another user.
+func (v *Viewer) warnOfOwner(run *rundir.Dir, name string) {
+	if !run.IsOwn() && !v.isThere(name) {
+		v.Log.Warn("this is the run of another user", "name", name, "run", v.From.Short(run.Path()), "user", run.Owner())
+	}
 }
 
 // FindToResume is Find for a resume. If it finds an array's element that has not begun, the error says how to run it.
@@ -56,7 +61,11 @@ func (v *Viewer) WaitingElement(runs, name string) (array *rundir.Dir, index int
 		return nil, 0, false
 	}
 	asked, err := arrayIn(none.Run)
-	return none.Run, none.Index, err == nil && asked != nil && slices.Contains(asked.indices, none.Index)
+	if err != nil || asked == nil || !slices.Contains(asked.indices, none.Index) {
+		return nil, 0, false
+	}
+	v.warnOfOwner(none.Run, name)
+	return none.Run, none.Index, true
 }
 
 // FindJobs is Find for a user who means all of a run's jobs. An array of which elements were resumed without the others has several jobs:

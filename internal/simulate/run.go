@@ -102,7 +102,6 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 	room := make(chan struct{}, limit)
 	errs := make([]error, len(elements))
 	var wg sync.WaitGroup
-	waiting := 0 // elements that never began
 	for i, element := range elements {
 		select {
 		case room <- struct{}{}:
@@ -110,7 +109,6 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 		}
 		if ctx.Err() != nil {
 			errs[i] = fmt.Errorf("it never began: %w", context.Cause(ctx))
-			waiting++
 			continue
 		}
 		wg.Go(func() {
@@ -138,9 +136,7 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 		what = fmt.Sprintf("%d of the array's %d elements did not end well: %s", len(failed), len(elements), text.Few(failed, mostNamed))
 	}
 	fmt.Fprintf(e.Err, "ddpbatch: %s; see ddpbatch status %s\n", what, slurm.ShellQuote(e.Short(run.Path())))
-	if waiting > 0 {
-		fmt.Fprintf(e.Err, "resume: %s\n", submission.ResumeCommand(run))
-	}
+	fmt.Fprintf(e.Err, "resume: %s\n", submission.ResumeCommand(run))
 	return &exit.Error{Code: code}
 }
 
@@ -211,7 +207,7 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 		fmt.Fprintf(s.e.Err, "%sresume: %s\n", s.out.label, submission.ResumeCommand(s.run))
 	default:
 		fmt.Fprintf(s.e.Err, "%slogs: %s\n", s.out.label, s.e.Short(s.run.LogsPath(v.Attempt)))
-		if _, element := s.run.Index(); !element { // of an array, one command resumes all that failed
+		if _, element := s.run.Index(); !element { // runArray prints the command for the whole array
 			fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
 		}
 	}

@@ -119,20 +119,21 @@ func NotSubmitted(err error) bool {
 	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm) || errors.Is(err, errNotAsked)
 }
 
-// ResumeHint says how to continue a run that does not restart by itself. It has the run's whole path, because the job's log may be read
-// from any directory.
-func ResumeHint(run *rundir.Dir) string {
-	return "to continue: ddpbatch resume " + slurm.ShellQuote(run.Path())
-}
+// PlainResume returns the command that continues a run, with the ddpbatch in the PATH. It has the run's whole path, because the job's log
+// may be read from any directory.
+func PlainResume(run *rundir.Dir) string { return "ddpbatch resume " + slurm.ShellQuote(run.Path()) }
+
+// ResumeHint says how to continue a run that does not restart by itself.
+func ResumeHint(run *rundir.Dir) string { return "to continue: " + PlainResume(run) }
 
 // CorrectHint is ResumeHint for a run that ends in the same way again until a person corrects something. It says how, because resume does
 // not read the job file again.
 func CorrectHint(run *rundir.Dir) string {
-	return "to continue: correct it, then ddpbatch resume " + slurm.ShellQuote(run.Path()) +
+	return "to continue: correct it, then " + PlainResume(run) +
 		" (with --set KEY=VALUE for what job.toml says), or submit anew"
 }
 
-// ResumeCommand returns the command that continues a run, from any directory.
+// ResumeCommand returns the command that continues a run, with its own copy of ddpbatch, from any directory.
 func ResumeCommand(run *rundir.Dir, sets ...string) string {
 	words := []string{run.Binary(), "resume", run.Path()}
 	for _, set := range sets {

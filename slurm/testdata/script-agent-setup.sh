@@ -135,6 +135,7 @@ ddpbatch_why=
 trap 'ddpbatch_code=$?
 case "$ddpbatch_code $BASH_COMMAND" in
   "127 module "*) ddpbatch_why=": no \"module\" command on this node: write \"source /etc/profile.d/NAME.sh\" before it" ;;
+  *) ddpbatch_why= ;;
 esac
 [ "${#BASH_SOURCE[@]}" -gt 1 ] || ddpbatch_fail "setup.script: exit code $ddpbatch_code from: $BASH_COMMAND$ddpbatch_why"' ERR
 source env.sh

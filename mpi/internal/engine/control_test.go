@@ -370,7 +370,7 @@ func TestStrangerCannotAbortAGroup(t *testing.T) {
 }
 
 // A rank that has left after the running call has done its part in it. It is not blamed for a rank that is late, and no wait becomes
-// shorter because of it. Both hold however late its goodbye arrives, though only an early goodbye could shorten the wait.
+// shorter because of it. The test sends the goodbye at several times, since only an early one could shorten the wait.
 func TestLeaverAfterTheCallIsNotToBlame(t *testing.T) {
 	const timeout = departureWait + time.Second/2
 	w := newWorld(t, overBoth, 3, func(_ int, o *Options) { o.Timeout = timeout })

@@ -104,9 +104,9 @@ func (m match) cause(d Death) KnownCause {
 	c := m.row.KnownCause
 	switch {
 	case d.Contained:
-		c.Advice = cmp.Or(m.row.inside, c.Advice)
+		c.Advice = cmp.Or(m.row.containerAdvice, c.Advice)
 	case d.Simulated:
-		c.Advice = cmp.Or(m.row.here, c.Advice)
+		c.Advice = cmp.Or(m.row.simulateAdvice, c.Advice)
 	}
 	c.Advice = fill.Replace(c.Advice)
 	return c

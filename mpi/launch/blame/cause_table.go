@@ -18,11 +18,11 @@ const (
 // row is a line of the table.
 type row struct {
 	KnownCause
-	in      place
-	vague   place // which rows may be more specific, if the message only says that something failed; 0: none
-	pattern *regexp.Regexp
-	inside  string // the advice for a rank in a container; "": the same
-	here    string // the advice for a rank of simulate or rehearse; "": the same
+	in              place
+	vague           place // which rows may be more specific, if the message only says that something failed; 0: none
+	pattern         *regexp.Regexp
+	containerAdvice string // the advice for a rank in a container; "": the same
+	simulateAdvice  string // the advice for a rank of simulate or rehearse; "": the same
 }
 
 // Names of causes that code refers to.
@@ -139,7 +139,7 @@ var table = sync.OnceValue(func() []row {
 			`short-name "([^"]*)" did not resolve to an alias`,
 			"podman knows no registry for {1}: write the whole name, such as docker.io/library/debian:12"),
 		infra("no Docker daemon", 0, atEnd,
-			`Cannot connect to the Docker daemon`,
+			`Cannot connect to the Docker daemon|failed to connect to the docker API`,
 			"the daemon does not run on this node (docker info), or DOCKER_HOST is wrong; podman and apptainer need no daemon"),
 		program("missing image", 0, atEnd,
 			`^Error: (\S+): image not known$`,
@@ -295,12 +295,12 @@ func newRow(class Class, name string, m marks, in place, pattern, advice string)
 
 // inContainer gives r other advice for ranks in a container, which do not see what [setup] loads on the node.
 func (r row) inContainer(advice string) row {
-	r.inside = advice
+	r.containerAdvice = advice
 	return r
 }
 
 // simulated gives r other advice for ranks on pretend nodes, which run in the user's shell's environment, without [setup].
 func (r row) simulated(advice string) row {
-	r.here = advice
+	r.simulateAdvice = advice
 	return r
 }

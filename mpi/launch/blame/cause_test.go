@@ -298,7 +298,7 @@ func TestTableOfCausesIsDocumented(t *testing.T) {
 			follows = "without the node"
 		}
 		want := "| " + r.Name + " | " + string(r.Class) + " | " + follows + " | " + fill.Replace(r.Advice) + " |"
-		for _, other := range []string{r.inside, r.here} {
+		for _, other := range []string{r.containerAdvice, r.simulateAdvice} {
 			if other != "" && !strings.Contains(section, "\n- **"+r.Name+"**: "+fill.Replace(other)+"\n") {
 				t.Errorf("docs/concepts/recovery.md lacks other advice for %q: %q", r.Name, other)
 			}

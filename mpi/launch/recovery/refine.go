@@ -18,7 +18,7 @@ type Evidence struct {
 	Now        time.Time // when Slurm was asked
 	Lead       time.Duration
 	Unmet      bool      // no agent left a verdict, and no rank was started
-	Resume     string    // the command that resumes the run
+	Resume     string    // the command that resumes the run; empty: "ddpbatch resume RUN"
 	WarnSignal string    // launch.warn_signal, if the workers run a program of the user's; otherwise ""
 	EndTime    time.Time // when the time limit ends the job; zero: unknown, or no limit
 
@@ -128,7 +128,7 @@ const MayHang = ": the run may hang"
 
 // limitAdvice says what a person can do if the time limit came before the workers had saved, the commonest case first: the job needs
 // more time. If none of the workers reports a save, they may not react to the warning, so it also names that. If they were warned, saving
-// may take longer. If the message says that the run may hang, neither is likely.
+// may take longer. If the message says that the run may hang, only the first advice is given.
 func (e Evidence) limitAdvice(v rundir.Verdict) string {
 	advice := []string{"if the job needs more time: " + cmp.Or(e.Resume, "ddpbatch resume RUN") + " --set slurm.time=TIME"}
 	if strings.Contains(v.Message, MayHang) {

@@ -229,7 +229,9 @@ func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) e
 	remove := exec.CommandContext(ctx, cmd.Path, "rm", "--force", k.name)
 	remove.Env, remove.WaitDelay = k.config.Outer, time.Second
 	text, err := remove.CombinedOutput()
-	if strings.Contains(string(text), "Cannot connect to the Docker daemon") && !k.client.Began() {
+	noDaemon := strings.Contains(string(text), "Cannot connect to the Docker daemon") ||
+		strings.Contains(string(text), "failed to connect to the docker API") // Docker 29
+	if noDaemon && !k.client.Began() {
 		return nil // the client could not connect either
 	}
 	if err != nil && !strings.Contains(string(text), "no such container") &&
