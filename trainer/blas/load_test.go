@@ -160,3 +160,27 @@ func blocking() int {
 	}
 	return count
 }
+
+// An OpenBLAS that has kernels for several processors and chose those of an old one does not know the machine's.
+func TestOldKernelsAreAdvisedAgainst(t *testing.T) {
+	const version = "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY %s MAX_THREADS=64"
+	for _, test := range []struct {
+		kernels      string
+		avx2, avx512 bool
+		want         string
+	}{
+		{"Prescott", true, true, "OPENBLAS_CORETYPE=SkylakeX"},
+		{"Prescott", true, false, "OPENBLAS_CORETYPE=Haswell"},
+		{"Prescott", false, false, ""},
+		{"SkylakeX", true, true, ""},
+		{"Zen", true, false, ""},
+	} {
+		got := adviceKernels(fmt.Sprintf(version, test.kernels), test.avx2, test.avx512)
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+	if got := adviceKernels("OpenBLAS 0.3.21 Prescott", true, true); got != "" {
+		t.Errorf("a build for one processor: %q", got)
+	}
+}
