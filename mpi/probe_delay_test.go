@@ -29,8 +29,8 @@ func timed(t *testing.T, comms []*Comm) (asking *prober, costs model.Costs, took
 	return asking, costs, time.Since(begun)
 }
 
-// On a link that has only a delay, an exchange takes as long as one byte takes to arrive, whichever rank begins a little later. A message with
-// its answer takes twice as long.
+// On a link that has only a delay, an exchange takes as long as one byte takes to arrive, whichever rank begins a little later. A message
+// with its answer takes twice as long.
 func TestExchangeTakesTheTimeOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 100 * time.Microsecond
