@@ -23,6 +23,7 @@ import (
 type Contents struct {
 	tensors []tensor
 	values  map[string]json.RawMessage // nil for a safetensors file, which has none
+	ours    bool                       // it is a checkpoint, and not a file
 	check   func() error               // returns an error if the source changed while it was read
 	close   func() error
 }
@@ -120,7 +121,7 @@ func ofTorch(f *torchfile.File) *Contents {
 
 // OfCheckpoint returns the contents of a checkpoint. Their Close closes it.
 func OfCheckpoint(c *checkpoint.Checkpoint) *Contents {
-	s := &Contents{check: func() error { return nil }, close: c.Close, values: c.Values()} // its checksums detect changes
+	s := &Contents{ours: true, check: func() error { return nil }, close: c.Close, values: c.Values()} // its checksums detect changes
 	if s.values == nil {
 		s.values = map[string]json.RawMessage{}
 	}
@@ -147,13 +148,39 @@ func (s *Contents) keepExported() {
 	}
 }
 
+// reduceTo reduces a checkpoint to what a file of weights has: the model, without its prefix, and no values. If all names in the file have
+// the prefix of DistributedDataParallel, they lose it. A file whose names have the checkpoint's prefix is compared with all of it.
+func (s *Contents) reduceTo(file *Contents) {
+	if file.named(ModelPrefix) > 0 {
+		return
+	}
+	s.keepExported()
+	s.values = nil
+	const ddpPrefix = "module."
+	if file.named(ddpPrefix) == len(file.tensors) {
+		for i := range file.tensors {
+			file.tensors[i].name = strings.TrimPrefix(file.tensors[i].name, ddpPrefix)
+		}
+	}
+}
+
+// named counts the tensors whose names have a prefix.
+func (s *Contents) named(prefix string) (n int) {
+	for _, t := range s.tensors {
+		if strings.HasPrefix(t.name, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
 // align makes a checkpoint comparable with a file, by reducing it to what an export of it would contain. It sorts the tensors of both.
 func align(a, b *Contents) {
 	switch {
-	case a.values == nil && b.values != nil:
-		b.keepExported()
-	case a.values != nil && b.values == nil:
-		a.keepExported()
+	case a.ours && !b.ours:
+		a.reduceTo(b)
+	case b.ours && !a.ours:
+		b.reduceTo(a)
 	}
 	for _, s := range []*Contents{a, b} {
 		slices.SortFunc(s.tensors, func(x, y tensor) int { return strings.Compare(x.name, y.name) })

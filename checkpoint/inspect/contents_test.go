@@ -1,9 +1,12 @@
 package inspect
 
 import (
+	"context"
 	"encoding/binary"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,5 +40,46 @@ func TestDiffRefusesAFileThatChanges(t *testing.T) {
 	_, err := Compare(t.Context(), both[0], both[1], Tolerance{})
 	if err == nil || !strings.Contains(err.Error(), "it was changed while it was read") {
 		t.Errorf("ended with %v", err)
+	}
+}
+
+// A checkpoint is compared with a file of weights as its export would be, whichever program wrote the file, also from a
+// DistributedDataParallel.
+func TestFilesOfWeightsAreComparedWithTheModel(t *testing.T) {
+	t.Parallel()
+	contents := func(ours bool, values map[string]json.RawMessage, names ...string) *Contents {
+		s := &Contents{ours: ours, values: values, check: func() error { return nil }}
+		for _, name := range names {
+			s.tensors = append(s.tensors, tensor{name, "uint8", []int{1}, 1, func(_ context.Context, _ int64, dst []byte) error {
+				dst[0] = name[len(name)-1]
+				return nil
+			}})
+		}
+		return s
+	}
+	values := map[string]json.RawMessage{"lr": json.RawMessage("1")}
+	for name, test := range map[string]struct {
+		file *Contents
+		same bool
+	}{
+		"safetensors":             {contents(false, nil, "a", "b"), true},
+		"torch.save":              {contents(false, map[string]json.RawMessage{}, "b", "a"), true},
+		"of a DDP":                {contents(false, map[string]json.RawMessage{}, "module.a", "module.b"), true},
+		"a part of a DDP's names": {contents(false, map[string]json.RawMessage{}, "module.a", "b"), false},
+		"of a whole state":        {contents(false, values, "model.a", "model.b", "optimizer.a"), true},
+		"other names":             {contents(false, map[string]json.RawMessage{}, "a", "c"), false},
+	} {
+		for _, swap := range []bool{false, true} {
+			ours := contents(true, values, "model.a", "model.b", "optimizer.a")
+			file := contents(false, test.file.values)
+			file.tensors = slices.Clone(test.file.tensors)
+			a, b := ours, file
+			if swap {
+				a, b = b, a
+			}
+			if d, err := Compare(t.Context(), a, b, Tolerance{}); err != nil || d.Same != test.same {
+				t.Errorf("%s: %+v, %v; want the same: %v", name, d, err, test.same)
+			}
+		}
 	}
 }
