@@ -89,7 +89,7 @@ func ociWords(argv []string, c Config, w Worker, binds []Bind) (words, env []str
 func ociCodes(program string) map[int]string {
 	return map[int]string{
 		125: program + " could not start the container",
-		126: program + " found the program in the image, but could not run it",
+		126: program + " found the program in the image, but could not run it: is it executable (chmod +x)?",
 		127: program + " did not find the program in the image",
 	}
 }
