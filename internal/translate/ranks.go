@@ -199,6 +199,8 @@ func (t *translation) srunNotes() {
 			t.launch.note(t.line.line, "not translated: %s: set workdir", word)
 		case isPyxis(g):
 			containers = append(containers, g)
+		case g.Name == "gpus-per-task" && g.Value == "1" && t.mode() == "task":
+			t.launch.put("gpus", "one", "each rank sees one GPU: srun's "+word)
 		case g.Name == "mpi":
 			t.line.mpi = t.line.mpi || g.Value != "none" && !t.line.isLauncher
 			fallthrough

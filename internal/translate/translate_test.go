@@ -332,6 +332,20 @@ func TestCommandsAreTranslated(t *testing.T) {
 }
 
 // No value in a script that may be a secret appears in the translation.
+// srun's own --gpus-per-task decides which GPUs each task of a script sees.
+func TestOneGPUPerTaskOfSrun(t *testing.T) {
+	for gpus, want := range map[string]string{
+		"1": `gpus = "one"  # each rank sees one GPU: srun's --gpus-per-task=1`,
+		"2": "# line 5: ddpbatch calls srun itself, without the script's --gpus-per-task=2",
+	} {
+		script := "#!/bin/bash\n#SBATCH -N1\n#SBATCH -n2\n#SBATCH --gres=gpu:4\nsrun --gpus-per-task=" + gpus + " python3 t.py\n"
+		result, err := Script(script, Options{Source: "s.sbatch", Base: "."})
+		if err != nil || !strings.Contains(result.Text, want) {
+			t.Errorf("%s: %v, no %q in\n%s", gpus, err, want, result.Text)
+		}
+	}
+}
+
 func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 	const secret = "q7Zx91Lmn4Rt"
 	for _, script := range []string{
