@@ -71,7 +71,8 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	}
 	kind := run.Spec().Kind
 	if kind == "slurm" { // as submit does, and the other commands do not
-		r.Remarks = e.fileRemarks()
+		files := e.fileRemarks()
+		r.Remarks = func(job *jobfile.Job) []jobfile.Remark { return append(job.DataRemarks(), files(job)...) }
 	}
 	if kind == "train" { // all ranks resume it at once, so it is not claimed
 		return resumeTraining(ctx, e, r, run)

@@ -128,6 +128,31 @@ func TestResumeWarnsOfWhatIsNotHere(t *testing.T) {
 	}
 }
 
+// resume warns of a data file that submit refuses, because the nodes may see other files.
+func TestResumeWarnsOfDataThatIsNotHere(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(`name = "x"
+[train]
+epochs = 1
+batch_size = 4
+loss = "mse"
+model = { kind = "dense" }
+data = { kind = "generated" }
+`), 0o600))
+	if code, out, errs := q.run(parent, "submit", "job.toml"); code != 0 {
+		t.Fatalf("submit: %d, %s%s", code, out, errs)
+	}
+	for _, id := range q.alive() {
+		q.is(id, "CANCELLED")
+	}
+	run := must(t, rundir.List, filepath.Join(parent, "runs"))[0].Path()
+	code, _, errs := q.run(parent, "resume", run, "--set", "train.init=nosuch.safetensors")
+	if code != 0 || !strings.HasPrefix(errs, "--set train.init: stat ") || strings.Count(errs, "(warning)\n") != 1 {
+		t.Errorf("%d, %q", code, errs)
+	}
+}
+
 // resume refuses a job that does not fit the newest checkpoint before the job waits in a queue.
 func TestResumeThatDoesNotFitIsRefused(t *testing.T) {
 	q := newQueue(t)
