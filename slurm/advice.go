@@ -55,7 +55,7 @@ var refusals = []struct{ words, advice string }{
 	{"Access denied to requested reservation", `remove slurm.reservation, or have yourself or your account added to it`},
 	{"Invalid license specification", `set slurm.licenses to what "scontrol show licenses" lists`},
 	{"Invalid job array specification",
-		`correct slurm.array; "scontrol show config" says how many elements an array may have (MaxArraySize)`},
+		`correct slurm.array: its indices must be below MaxArraySize ("scontrol show config")`},
 	{"Job dependency problem", `correct slurm.dependency or --after: Slurm must still know each job that is named`},
 	{"CPU count per node can not be satisfied",
 		`lower launch.nproc_per_node or slurm.cpus_per_task: "sinfo -o '%P %c'" says how many cores ` +

@@ -80,7 +80,8 @@ func TestAdviceNamesTheKeyToChange(t *testing.T) {
 			`one that "sinfo -s" lists`,
 		"allocation failure: Requested time limit is invalid (missing or exceeds some limit)":    "lower slurm.time",
 		"CPU count per node can not be satisfied; Requested node configuration is not available": "lower launch.nproc_per_node",
-		"Your project has no hours left": "[slurm]",
+		"Invalid job array specification": "correct slurm.array: its indices must be below MaxArraySize",
+		"Your project has no hours left":  "[slurm]",
 	} {
 		if got := (&RefusedError{Command: "sbatch", Words: words}).Advice(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q; want %q in it", words, got, want)
