@@ -10,6 +10,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/internal/redact"
 	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
 )
@@ -144,7 +145,7 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 		}
 		c.table(n, key, values, at)
 	} else if err := n.read(c.job, key, v); err != nil && (at.text == "" || n.read(c.job, key, at.text) != nil) {
-		c.fault(at, key, "%s%s", err, quoteItems(err, key, v, at))
+		c.fault(at, key, "%s%s", err, quoteItems(err, n, key, v, at))
 		return false
 	}
 	return true
@@ -158,13 +159,25 @@ func kindAdvice(n *node, key toml.Key, v any) string {
 	return ""
 }
 
-// quoteItems says, after "; ", how to write a list, if err is about an override that was meant as one but is not TOML.
-func quoteItems(err error, key toml.Key, v any, at *position) string {
+// quoteItems says, after "; ", how to write a list, if err is about an override that was meant as one but is not TOML, or has only its
+// words.
+func quoteItems(err error, n *node, key toml.Key, v any, at *position) string {
 	text, isText := v.(string)
-	if isText && at.text == text && strings.HasPrefix(text, "[") && strings.Contains(err.Error(), " list") {
+	if !isText || at.text != text || !strings.Contains(err.Error(), " list") {
+		return ""
+	}
+	if strings.HasPrefix(text, "[") {
 		return fmt.Sprintf(`; in a list text needs quotes, which the shell must not remove: --set '%s=["...", "..."]'`, key)
 	}
-	return ""
+	var items []any
+	for _, word := range redact.Words(strings.Fields(text)) {
+		items = append(items, word)
+	}
+	if len(text) > redact.Shown || redact.Named(key.String()) || n.read(&Job{}, key, items) != nil {
+		return ""
+	}
+	value, _ := tomlValue(items) // text can always be written
+	return "; write a list: --set " + slurm.ShellQuote(key.String()+"="+value)
 }
 
 // missing adds the fault that a table lacks a key.

@@ -168,6 +168,12 @@ func TestBadOverridesAreFaults(t *testing.T) {
 			[]string{`--set launch.command: launch.command must be a list, each item text without NUL, not the text ` +
 				`"[/usr/bin/python3, train.py]"; in a list text needs quotes, which the shell must not remove: ` +
 				`--set 'launch.command=["...", "..."]'`}},
+		{"words instead of a list", []string{"launch.command=python3 train.py"},
+			[]string{`--set launch.command: launch.command must be a list, each item text without NUL, not the text "python3 train.py"; ` +
+				`write a list: --set 'launch.command=["python3", "train.py"]'`}},
+		{"a word that the list does not take", []string{"requeue.on=cash"},
+			[]string{`--set requeue.on: requeue.on must be a list, each item "preempt", "timeout", "node", "hang", "oom" or "crash", ` +
+				`not the text "cash"`}},
 		{"a misspelt table", []string{"slrum.nodes=3"}, []string{"--set slrum.nodes: unknown table [slrum]: did you mean [slurm]?"}},
 		{"mistyped", []string{"train.epochs=many", "train.seed=1.5"}, []string{
 			`--set train.epochs: train.epochs must be a whole number, not the text "many"`,
