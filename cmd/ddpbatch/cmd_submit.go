@@ -272,8 +272,8 @@ func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission
 	return size, err
 }
 
-// warnStuck warns of a job that Slurm has accepted but will not start in its present form. words are further options of sbatch. It is not
-// an error if Slurm cannot be asked.
+// warnStuck warns of a job that Slurm has accepted but will not start in its present form, or that is held. words are further options of
+// sbatch. It is not an error if Slurm cannot be asked.
 func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, words []string, id string) {
 	jobs, err := e.viewer().Jobs(ctx, run.Cluster(), []string{id})
 	if err != nil {
@@ -281,8 +281,12 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, w
 	}
 	for _, known := range jobs {
 		if known.Stuck() {
-			if _, held := job.Slurm.Get("hold"); held && known.Reason == "JobHeldUser" {
-				fmt.Fprintf(e.Err, "ddpbatch: job %s is held, as slurm.hold says; to release it: scontrol%s release %s\n", id,
+			if known.Reason == "JobHeldUser" {
+				why := "is held: Slurm's reason is JobHeldUser" // such as by --hold after --
+				if _, held := job.Slurm.Get("hold"); held {
+					why = "is held, as slurm.hold says"
+				}
+				fmt.Fprintf(e.Err, "ddpbatch: job %s %s; to release it: scontrol%s release %s\n", id, why,
 					onCluster(run.Cluster()), id)
 				return
 			}

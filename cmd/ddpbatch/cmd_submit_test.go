@@ -57,6 +57,11 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	if code != 0 || errs != "ddpbatch: job 502 is held, as slurm.hold says; to release it: scontrol release 502\n" {
 		t.Errorf("one that is to be held: %d, %q", code, errs)
 	}
+	q.says("next", "503")
+	code, _, errs = q.run(parent, "submit", "other.toml", "--", "--hold")
+	if code != 0 || errs != "ddpbatch: job 503 is held: Slurm's reason is JobHeldUser; to release it: scontrol release 503\n" {
+		t.Errorf("one that is held by words after --: %d, %q", code, errs)
+	}
 	q.says("reason", "Priority")
 	if code, _, errs := q.run(parent, "submit", "other.toml"); code != 0 || errs != "" {
 		t.Errorf("one that waits for its turn: %d, %q", code, errs)
