@@ -62,6 +62,11 @@ func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, err
 	}
 	found, err := folder.Choose(ctx, dir, word)
 	if err != nil {
+		why, ok := errors.AsType[*usage.Error](err)
+		if file, missing := os.Stat(f.From.Abs(word)); ok && !IsStep(word) && missing == nil && !file.IsDir() {
+			hint := fmt.Sprintf("to compare a step with a file: ddpbatch ckpt diff %s/step-... %s", f.From.Short(folder.Path), word)
+			return nil, &usage.Error{Message: why.Message, Hint: hint}
+		}
 		return nil, err
 	}
 	return OfCheckpoint(found), nil
