@@ -3,6 +3,7 @@ package resume
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"ddpbatch/internal/jobfile"
@@ -17,17 +18,81 @@ import (
 // runs, and not only where or how. An unknown key counts, because the error about it comes later.
 func moreToDo(run *rundir.Dir, sets []string) bool {
 	job, err := jobfile.OfRun(run)
-	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
+	if err != nil {
+		return false
+	}
+	return asksAnew(sets) || job.Builtin() && liftsLimit(run, job, sets) || slices.ContainsFunc(sets, func(set string) bool {
 		key := jobfile.SetKey(set)
 		table, _, _ := strings.Cut(key, ".")
 		switch {
 		case !jobfile.IsKey(key):
 			return true
 		case job.Builtin():
-			return table == "train"
+			return table == "train" && !isLimit(key)
 		}
 		return slices.Contains([]string{"launch", "launch.command", "workdir"}, key) || table == "container"
-	}))
+	})
+}
+
+// isLimit reports whether a key only says how long the built-in trainer trains.
+func isLimit(key string) bool { return key == "train.epochs" || key == "train.max_steps" }
+
+// liftsLimit reports whether sets have a limit of the training with which the run, or an element of its array, may train further than it
+// has. job is the run's job without sets.
+func liftsLimit(run *rundir.Dir, job *jobfile.Job, sets []string) bool {
+	limits := map[string]int{}
+	for _, set := range sets {
+		key := jobfile.SetKey(set)
+		if !isLimit(key) {
+			continue
+		}
+		_, value, _ := strings.Cut(set, "=")
+		n, err := strconv.ParseInt(strings.TrimSpace(value), 0, 32)
+		if err != nil {
+			return true // the error comes later
+		}
+		limits[key] = int(n)
+	}
+	if len(limits) == 0 {
+		return false
+	}
+	parts := []*rundir.Dir{run}
+	if _, isElement := run.Index(); !isElement {
+		elements, err := run.Elements()
+		if err != nil {
+			return true
+		}
+		if len(elements) > 0 {
+			parts = elements
+		}
+	}
+	return slices.ContainsFunc(parts, func(part *rundir.Dir) bool {
+		own, err := job.Of(part)
+		if err != nil {
+			return true
+		}
+		m, ok, err := part.LastMetrics()
+		if err != nil || !ok || m.Epoch == nil {
+			return true
+		}
+		epochs, most := own.Train.Epochs, own.Train.MaxSteps
+		if n, isSet := limits["train.epochs"]; isSet {
+			epochs = n
+		}
+		if n, isSet := limits["train.max_steps"]; isSet {
+			most = n
+		}
+		trained := *m.Epoch
+		if allEpochs(m, own) {
+			trained++
+		}
+		return trained < epochs && (most == 0 || m.Step < int64(most))
+	})
+}
+
+// allEpochs reports whether the metrics m, which have an epoch, are those of a training that completed its last epoch.
+func allEpochs(m rundir.Metrics, job *jobfile.Job) bool {
+	return m.Step >= m.Steps && (job.Train.MaxSteps == 0 || m.Step < int64(job.Train.MaxSteps))
 }
 
 // checkIdle rejects keys of [train] for a run of a command, which does not read them. path is the run as a user would type it.
@@ -117,10 +182,8 @@ func fewerEpochs(run *rundir.Dir, job *jobfile.Job) (epochs int, differ string, 
 		if err != nil {
 			return 0, "", err
 		}
-		t := own.Train
-		toTheEnd := ok && m.Epoch != nil && m.Step >= m.Steps && (t.MaxSteps == 0 || m.Step < int64(t.MaxSteps))
-		if toTheEnd && *m.Epoch+1 < t.Epochs {
-			fewer, epochs = fewer+1, t.Epochs
+		if ok && m.Epoch != nil && allEpochs(m, own) && *m.Epoch+1 < own.Train.Epochs {
+			fewer, epochs = fewer+1, own.Train.Epochs
 		}
 	}
 	switch {
