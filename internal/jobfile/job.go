@@ -228,6 +228,8 @@ func (j *Job) Summary() string {
 	text := fmt.Sprintf("%s %s on %s", j.Name, what, strings.Join(places, " + "))
 	if j.Sweep != nil {
 		text += fmt.Sprintf(", a sweep of %s over %s", words.Plural(j.Sweep.Len(), "element"), strings.Join(j.Sweep.Columns(), ", "))
+	} else if array, err := j.Array(); array != nil && err == nil { // otherwise only Slurm can count its elements
+		text += ", an array of " + words.Plural(len(array.Indices), "element")
 	}
 	return text
 }
