@@ -30,7 +30,7 @@ type Metrics struct {
 	Step          int64     `json:"step"`    // finished steps in all attempts
 	Steps         int64     `json:"steps"`   // planned steps; 0: not known
 	Epoch         *int      `json:"epoch"`   // nil: not known
-	Loss          *float64  `json:"loss"`    // mean over the last steps; nil: not known or not finite
+	Loss          *float64  `json:"loss"`    // mean over the last steps, as in the newest line that gives one; nil: not known or not finite
 	LR            float64   `json:"lr"`
 	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together; 0: not known, as for the next fields
 	CommShare     float64   `json:"comm_share"`    // share of the time for communication alone, 0 to 1
@@ -60,7 +60,8 @@ func (d *Dir) ReadMetrics() (*os.File, error) {
 }
 
 // LastMetrics reads the newest complete line of metrics.jsonl that has a step. It reads only the end of the file. It reports whether there
-// is such a line.
+// is such a line. If the line does not give a loss, as after a resume that takes no step, Loss is that of the newest line before it that
+// does.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
 	for _, most := range []int64{metricsTail, longTail} {
 		tail, changed, err := d.metricsEnd(most)
@@ -68,6 +69,9 @@ func (d *Dir) LastMetrics() (Metrics, bool, error) {
 			return Metrics{}, false, err
 		}
 		if m, ok := lastMetrics(tail); ok {
+			if m.Loss == nil {
+				m.Loss = d.lastLoss(tail)
+			}
 			return d.complete(m, changed), true, nil
 		}
 		if int64(len(tail)) < most {
@@ -208,6 +212,27 @@ func lastMetrics(data []byte) (Metrics, bool) {
 		data = data[:start]
 	}
 	return Metrics{}, false
+}
+
+// lastLoss returns the loss of the newest line in tail that has a step and gives a loss. It returns nil if that loss is not finite, or from
+// before the run last started without a checkpoint.
+func (d *Dir) lastLoss(tail []byte) *float64 {
+	for len(tail) > 0 {
+		tail = bytes.TrimSuffix(tail, []byte{'\n'})
+		start := bytes.LastIndexByte(tail, '\n') + 1
+		if line := tail[start:]; bytes.Contains(line, []byte(`"loss"`)) {
+			all := parseMetrics(line)
+			m, ok := metricsOf(all)
+			if _, given := all["loss"]; ok && given {
+				if m.Attempt > 0 && m.Attempt < d.AnewFrom() {
+					return nil
+				}
+				return m.Loss
+			}
+		}
+		tail = tail[:start]
+	}
+	return nil
 }
 
 // parseMetrics parses a line. It returns nil if that is not a JSON object. Python's json.dumps also writes NaN, Infinity and -Infinity,

@@ -118,6 +118,35 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 	}
 }
 
+// The loss is that of the newest line that gives one, unless that is not finite, or from before the run began anew.
+func TestLastMetricsKeepsTheLoss(t *testing.T) {
+	const known = `{"attempt":1,"step":10,"loss":0.5}` + "\n"
+	half := 0.5
+	for name, tc := range map[string]struct {
+		text string
+		anew int
+		want *float64
+	}{
+		"a resume without a step":    {known + `{"attempt":2,"step":10,"eval_loss":0.7}`, 0, &half},
+		"none":                       {`{"step":9}` + "\n" + `{"step":10,"note":"loss"}`, 0, nil},
+		"not finite":                 {known + `{"attempt":2,"step":10,"loss":NaN}`, 0, nil},
+		"not finite, then no loss":   {known + `{"attempt":2,"step":9,"loss":NaN}` + "\n" + `{"attempt":2,"step":10}`, 0, nil},
+		"of a line without a step":   {known + `{"loss":7}` + "\n" + `{"attempt":2,"step":10}`, 0, &half},
+		"from before it began anew":  {known + `{"attempt":2,"step":10}`, 2, nil},
+		"from after it began anew":   {known + `{"attempt":2,"step":10}`, 1, &half},
+		"of a program, without more": {`{"step":9,"loss":0.5}` + "\n" + `{"step":10}`, 0, &half},
+	} {
+		d := create1(t, t.TempDir(), "x")
+		spec := d.Spec()
+		spec.Anew = tc.anew
+		must(t, errors.Join(d.WriteSpec(spec), os.WriteFile(d.MetricsPath(), []byte(tc.text+"\n"), 0o600)))
+		m, ok, err := d.LastMetrics()
+		if err != nil || !ok || m.Step != 10 || !reflect.DeepEqual(m.Loss, tc.want) {
+			t.Errorf("%s: %+v, %v, %v", name, m, ok, err)
+		}
+	}
+}
+
 // A program's line needs only a step, and may hold anything that Python's json.dumps writes.
 func TestMetricsOfAProgram(t *testing.T) {
 	loss := 0.5
