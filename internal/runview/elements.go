@@ -181,14 +181,14 @@ func (t tally) text(all int) string {
 	return text
 }
 
-// endInArray describes how an element ended.
+// endInArray describes how an element ended, in the words of its own row.
 func (row *RunStatus) endInArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
 	if row.index >= 0 { // it may differ from Slurm's
 		index = strconv.Itoa(row.index)
 	}
 	if row.VerdictJob == row.Job {
-		return "element " + index + ": " + row.Message
+		return "element " + index + ": " + row.Ending()
 	}
 	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())
 }

@@ -101,6 +101,34 @@ func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w.ends(row, "14", 0, "")
 }
 
+// The line above the table says how an element ended in the words of the element's row.
+func TestStatusOfAnArraySaysWhatTheRowSays(t *testing.T) {
+	for want, v := range map[string]rundir.Verdict{
+		"canceled; the ranks had saved": {Cause: "cancelled", Exit: 75, Saved: true,
+			Message: "the agent on n1 was told to stop by SIGTERM"},
+		"rank 0 on n1 exited with code 1: KeyError: 'lr'": {Cause: "crash", Exit: 1, Error: "KeyError: 'lr'",
+			Message: "rank 0 on n1 exited with code 1" + lastWords + "runs/x/n1.0.err"},
+	} {
+		w := newArrayWorld(t, "0,1")
+		w.Submitted("12")
+		element, err := w.Run.Task(0)
+		w.Must(err)
+		w.Must(element.SetJobID("12_0"))
+		v.Attempt, err = element.ClaimAttempt()
+		w.Must(err)
+		w.Must(element.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: v.Attempt, Job: "12_0"}))
+		v.JobID = "12_0"
+		w.Must(element.WriteVerdict(v))
+		w.Ran(1, "12", 0)
+		w.Queue()
+		row, err := viewerOf(w.Slurm).Status(t.Context(), w.Run)
+		w.Must(err)
+		if row.Message != "1 of 2 elements are done; element 0: "+want || row.elements[0].Why() != want {
+			t.Errorf("%q, and the row %q; want %q", row.Message, row.elements[0].Why(), want)
+		}
+	}
+}
+
 // The ledger records a person's cancel of a waiting element, because Slurm forgets such an element at once.
 func TestStatusKnowsACancelledElement(t *testing.T) {
 	w := newArrayWorld(t, "1,2")
