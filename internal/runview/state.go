@@ -91,6 +91,9 @@ func (row *RunStatus) lastAttempt() string {
 	if !row.waits || sentence == "" || row.isElement() {
 		return ""
 	}
+	if row.Error != "" {
+		sentence += ": " + row.Error
+	}
 	return fmt.Sprintf("; attempt %d, before it: %s", row.Attempt, sentence)
 }
 

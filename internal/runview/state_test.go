@@ -63,6 +63,15 @@ func TestEndingIsTheFirstSentenceAndTheError(t *testing.T) {
 	}
 }
 
+func TestAttemptBeforeACanceledResumeKeepsItsError(t *testing.T) {
+	row := RunStatus{Job: "13", Attempt: 1, waits: true, Message: "rank 1 on n2 exited with code 1" + lastWords + "runs/x/n2.1.err",
+		Error: "ModuleNotFoundError: No module named 'torch'", Advice: "install it"}
+	const want = canceledBefore + "; attempt 1, before it: rank 1 on n2 exited with code 1: ModuleNotFoundError: No module named 'torch'"
+	if got := row.canceled(canceledBefore); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestCanceledWhileItWaitedIsNotUnknown: REASON says that a job was canceled while it waited, whether Slurm still knows the job or not.
 // Slurm keeps the reason for which the job waited.
 func TestCanceledWhileItWaitedIsNotUnknown(t *testing.T) {
