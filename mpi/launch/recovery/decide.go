@@ -134,7 +134,7 @@ func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 		cause = Saved
 	}
 	if !wish && !p.Names(cause) && !(p.Chain && cause == Timeout) {
-		return Decision{Action: GiveUp, Why: notAsked(p, cause, v)}
+		return Decision{Action: GiveUp, Why: notAsked(p, cause, v, h)}
 	}
 	if d, stuck := h.stuck(true); stuck {
 		return d
@@ -144,7 +144,7 @@ func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	}
 	most, used := p.budget(cause), h.requeues[cause]
 	if used >= most {
-		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", causeText(v), cause, most)}
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", causeText(v), cause, most) + h.repeats()}
 	}
 	why := fmt.Sprintf("%s: requeue %d", causeText(v), used+1)
 	if most != Unlimited {
@@ -158,18 +158,28 @@ func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 func drained(v rundir.Verdict) bool { return CauseOf(v) == Node && v.Drain && v.Saved }
 
 // notAsked explains why a cause does not lead to a requeue, and what to write to get one.
-func notAsked(p Policy, c Cause, v rundir.Verdict) string {
+func notAsked(p Policy, c Cause, v rundir.Verdict, h history) string {
 	switch {
 	case !slices.Contains(Causes(), c):
 		return causeText(v)
 	case p.MaxRestarts > 0 && mendable(c):
-		return fmt.Sprintf("%s, launch.max_restarts = %d is used up, and requeue.on does not name %q", causeText(v), p.MaxRestarts, c)
+		return fmt.Sprintf("%s, launch.max_restarts = %d is used up, and requeue.on does not name %q", causeText(v), p.MaxRestarts, c) +
+			h.repeats()
 	}
 	text := fmt.Sprintf("%s, and requeue.on does not name %q", causeText(v), c)
 	if c == Crash && !v.Final && v.Trace == "" { // which a new user would otherwise take for the advice to name it
 		text += "; if the program is at fault, correct it first"
 	}
 	return text
+}
+
+// repeats returns what to add to the reason of a run that is given up because a budget is used up: with the same error another requeue
+// may not help.
+func (h history) repeats() string {
+	if !h.sameError {
+		return ""
+	}
+	return "; the last two attempts ended with the same error"
 }
 
 // causeText describes a cause for people.

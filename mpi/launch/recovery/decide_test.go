@@ -52,6 +52,40 @@ func TestDecideInAChain(t *testing.T) {
 	}
 }
 
+// The reason of a run that is given up because a budget is used up says that the error came twice.
+func TestSameErrorTwiceIsSaid(t *testing.T) {
+	crash := func(attempt int, text string) rundir.Verdict {
+		return rundir.Verdict{Attempt: attempt, Cause: "crash", Exit: 1, Step: int64(attempt), Error: text, Time: noon}
+	}
+	begin := func(attempt int) rundir.Event {
+		return rundir.Event{Event: rundir.EventBegin, Attempt: attempt, Job: "1", Time: noon}
+	}
+	requeues, restarts := Policy{On: []Cause{Crash}, Max: map[Cause]int{Crash: 0}}, Policy{MaxRestarts: 1}
+	const same = "; the last two attempts ended with the same error"
+	for name, test := range map[string]struct {
+		first, last string
+		resumed     bool
+		twice       bool
+	}{
+		"the same":       {"KeyError: 'lr'", "KeyError: 'lr'", false, true},
+		"another":        {"KeyError: 'x'", "KeyError: 'lr'", false, false},
+		"no error":       {"", "", false, false},
+		"resumed before": {"KeyError: 'lr'", "KeyError: 'lr'", true, false},
+	} {
+		ledger := []rundir.Event{begin(1), crash(1, test.first).Event()}
+		if test.resumed {
+			ledger = append(ledger, rundir.Event{Event: rundir.EventResume, Detail: "job 2"})
+		}
+		ledger = append(ledger, begin(2))
+		for _, policy := range []Policy{requeues, restarts} {
+			got := Decide(policy, ledger, crash(2, test.last), true, policy.MaxRestarts)
+			if got.Action != GiveUp || !strings.Contains(got.Why, "is used up") || strings.HasSuffix(got.Why, same) != test.twice {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	all := Policy{On: Causes(), MaxRestarts: 2}
 	usual := DefaultPolicy()

@@ -23,6 +23,7 @@ type history struct {
 	saved      bool // whether the last attempt saved
 	bad        []badNode
 	began      bool           // whether an attempt before the last reached a step, as far as is known
+	sameError  bool           // since a person last started or resumed the run, the attempt before the last ended with the same error
 	traces     map[string]int // how often each traceback ended an attempt before its first step, since an attempt last got further
 }
 
@@ -41,6 +42,7 @@ type end struct {
 	nodes []string
 	trace string
 	unfit []string
+	err   string
 }
 
 // historyOf computes the history from a ledger, and from v as the last attempt's end.
@@ -82,6 +84,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 	}
 	for _, attempt := range order {
 		h.add(ends[attempt])
+		h.sameError = v.Error != "" && ends[attempt].err == v.Error
 	}
 	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host), trace: v.Trace, unfit: v.Unfit}
 	if at, ok := began[v.Attempt]; ok {
@@ -95,7 +98,8 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 
 func endOf(e rundir.Event, began time.Time) end {
 	cause := Cause(e.Cause)
-	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace, unfit: e.Unfit}
+	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace, unfit: e.Unfit,
+		err: e.Error}
 	if e.Drain { // drained nodes may be back by now
 		found.nodes = nil
 	}
