@@ -73,6 +73,15 @@ type Attempt struct {
 	failure   string // the failure of the setup, without what may be secret in it; "": none
 }
 
+// nodeCount returns how many nodes the job has, or, if Slurm's variables do not say, how many the run asks for.
+func (e Env) nodeCount(run *rundir.Dir) int {
+	n, err := strconv.Atoi(e.get("SLURM_JOB_NUM_NODES"))
+	if err != nil || n < 1 || e.get("SLURM_HET_SIZE") != "" { // of a heterogeneous job it is that of the first component
+		return run.Spec().Nodes
+	}
+	return n
+}
+
 // Claim claims the next attempt of run for the job jobID, which may be a link of a chain.
 func Claim(e Env, run *rundir.Dir, jobID string, link Link) (*Attempt, error) {
 	secret := auth.NewSecret()
@@ -82,7 +91,7 @@ func Claim(e Env, run *rundir.Dir, jobID string, link Link) (*Attempt, error) {
 	}
 	err = run.Append(rundir.Event{
 		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Link: link.Number, Links: link.Of,
-		Detail: "job " + jobID,
+		NodeCount: e.nodeCount(run), Detail: "job " + jobID,
 	})
 	return &Attempt{Env: e, Run: run, Number: number, secret: secret, JobID: jobID, Link: link}, err
 }

@@ -1,9 +1,12 @@
 package attempt
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
@@ -41,6 +44,33 @@ func TestNodesOfAllComponents(t *testing.T) {
 		e := Env{Lookup: func(name string) (string, bool) { value, set := environ[name]; return value, set }}
 		if got := e.nodelist(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The beginning of an attempt records how many nodes the job has, which may be another number than a later resume asks for.
+func TestBeginRecordsHowManyNodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		environ map[string]string
+		want    int
+	}{
+		"a job":           {map[string]string{"SLURM_JOB_NUM_NODES": "3"}, 3},
+		"a heterogeneous": {map[string]string{"SLURM_JOB_NUM_NODES": "3", "SLURM_HET_SIZE": "2"}, 5},
+		"no variable":     {nil, 5},
+	} {
+		run := fakeslurm.Run(t, "")
+		spec := run.Spec()
+		spec.Nodes = 5
+		e := Env{Env: submission.Env{Now: time.Now},
+			Lookup: func(name string) (string, bool) { value, set := test.environ[name]; return value, set }}
+		written := run.WriteSpec(spec)
+		_, err := Claim(e, run, "12", Link{})
+		if err = errors.Join(written, err); err != nil {
+			t.Fatal(err)
+		}
+		history, err := run.Ledger()
+		if err != nil || len(history) != 1 || history[0].NodeCount != test.want {
+			t.Errorf("%s: %+v, %v; want %d nodes", name, history, err, test.want)
 		}
 	}
 }

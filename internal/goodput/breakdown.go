@@ -23,8 +23,10 @@ type Breakdown struct {
 
 	Open  bool          // a job is pending or running, according to the ledger
 	Idle  time.Duration // between the run's end and its resume: not a part of Total
-	Nodes int           // how many nodes the run asks for
+	Nodes int           // of the newest attempt or, before the first, as many as the run asks for; of an array the largest number
 	Why   string        // why some of the time is Unknown: "the run wrote no metrics"; "" if none is
+
+	byNodes []Breakdown // the time of the attempts that had Nodes nodes each; their sum is the whole. nil: all had Nodes
 }
 
 // LostTime returns the sum of the lost time.
@@ -43,9 +45,22 @@ func (b Breakdown) Running() time.Duration {
 // Total returns the sum of all parts.
 func (b Breakdown) Total() time.Duration { return b.Queued + b.Running() }
 
-// NodeHours returns the time of a part, or of a sum of parts, multiplied by the run's nodes, in hours. The run does not hold nodes while it
-// is queued.
-func (b Breakdown) NodeHours(part time.Duration) float64 { return part.Hours() * float64(b.Nodes) }
+// NodeHours returns the time of a part, or of a sum of parts, multiplied by the nodes of the attempts, in hours. The run does not hold
+// nodes while it is queued.
+func (b Breakdown) NodeHours(part func(Breakdown) time.Duration) (hours float64) {
+	for _, same := range b.split() {
+		hours += part(same).Hours() * float64(same.Nodes)
+	}
+	return hours
+}
+
+// split returns the time by how many nodes the attempts had.
+func (b Breakdown) split() []Breakdown {
+	if b.byNodes == nil {
+		return []Breakdown{b}
+	}
+	return b.byNodes
+}
 
 // Share returns which share of whole was productive, 0 to 1. whole is Running (goodput) or Total (ETTR). ok is false if the share is
 // unknown.
@@ -58,6 +73,10 @@ func (b Breakdown) Share(whole time.Duration) (share float64, ok bool) {
 
 // Add adds the parts of another run, or of an element. It does not change Nodes.
 func (b *Breakdown) Add(o Breakdown) {
+	if b.byNodes == nil && b.Total() > 0 {
+		b.byNodes = []Breakdown{*b}
+	}
+	b.byNodes = append(b.byNodes, o.split()...)
 	b.Queued += o.Queued
 	b.Starting += o.Starting
 	b.Productive += o.Productive
@@ -107,7 +126,7 @@ func (b Breakdown) MarshalJSON() ([]byte, error) {
 	w := wire{
 		TotalS: b.Total().Seconds(), QueuedS: b.Queued.Seconds(), StartingS: b.Starting.Seconds(), ProductiveS: b.Productive.Seconds(),
 		SavingS: b.Saving.Seconds(), LostS: map[string]float64{}, UnknownS: b.Unknown.Seconds(), OtherS: b.Other.Seconds(),
-		IdleS: b.Idle.Seconds(), Nodes: b.Nodes, NodeHours: b.NodeHours(b.Running()),
+		IdleS: b.Idle.Seconds(), Nodes: b.Nodes, NodeHours: b.NodeHours(Breakdown.Running),
 	}
 	for cause, lost := range b.Lost {
 		w.LostS[cause] = lost.Seconds()

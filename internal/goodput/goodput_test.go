@@ -217,6 +217,44 @@ func TestTimeGoesToItsParts(t *testing.T) {
 	}
 }
 
+// The nodes are those that each attempt had, whatever a later resume asks for.
+func TestNodesAreThoseOfTheAttempts(t *testing.T) {
+	with := func(e rundir.Event, nodes int) rundir.Event {
+		e.NodeCount = nodes
+		return e
+	}
+	resumed := rundir.Event{Time: at(7200), Event: rundir.EventResume, Detail: "job 8"}
+	canceled := rundir.Event{Time: at(7300), Event: rundir.EventCancel, Job: "8"}
+	for name, test := range map[string]struct {
+		events []rundir.Event
+		nodes  int
+		hours  float64
+		says   string
+	}{
+		"the resume waits": {[]rundir.Event{submit(0, "7"), with(begin(0, 1, "7", 0), 2), end(3600, 1, "crash"), resumed, canceled},
+			2, 2, " with 2 nodes:"},
+		"a ledger without numbers of nodes": {[]rundir.Event{submit(0, "7"), begin(0, 1, "7", 0), end(3600, 1, "crash"), resumed, canceled},
+			2, 2, " with 2 nodes:"},
+		"the resume has run": {[]rundir.Event{submit(0, "7"), with(begin(0, 1, "7", 0), 2), end(3600, 1, "crash"), resumed,
+			with(begin(7200, 2, "8", 0), 4), end(10800, 2, "crash")}, 4, 6, " with 2 to 4 nodes:"},
+		"a restart within the job": {[]rundir.Event{submit(0, "7"), with(begin(0, 1, "7", 0), 3), end(3600, 1, "crash"),
+			event(3600, rundir.EventRestart, 1), begin(3600, 2, "7", 0), end(7200, 2, "crash")}, 3, 6, " with 3 nodes:"},
+		"before the first": {[]rundir.Event{submit(0, "7")}, 4, 0, "queued for 3h00m"},
+	} {
+		run := made(t, test.events, "")
+		spec := run.Spec()
+		must(t, run.WriteSpec(spec.Override(rundir.Overridden{WorkDir: spec.WorkDir, Nodes: 4, Job: spec.Job})))
+		got, err := new(Accounts).Of(run, false, at(10800))
+		must(t, err)
+		var all Summary
+		all.Add(got)
+		if hours := got.NodeHours(Breakdown.Running); got.Nodes != test.nodes || hours != test.hours || all.Total != test.hours ||
+			!strings.Contains(got.String(), test.says) {
+			t.Errorf("%s: %d nodes, %g hours, %g in the summary, %q", name, got.Nodes, hours, all.Total, got)
+		}
+	}
+}
+
 // If the time of the last sign of life of an ended run is unknown, its time goes on until now.
 func TestAnEndedRunWithoutASign(t *testing.T) {
 	waited, err := made(t, []rundir.Event{submit(0, "7")}, "").Task(1) // its submission is recorded in the array's ledger

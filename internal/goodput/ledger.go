@@ -1,6 +1,7 @@
 package goodput
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -21,7 +22,8 @@ const (
 
 // clock goes through a run's ledger, and adds each period of time to one part of the breakdown.
 type clock struct {
-	sum    Breakdown
+	sums   map[int]*Breakdown // by the number of nodes of the attempt to which the time belongs
+	ask    int                // how many nodes an attempt has whose beginning does not say it
 	reads  *progress
 	kept   map[int]keep
 	anew   int // the attempt with which the run last began anew; 0: the first
@@ -34,20 +36,38 @@ type clock struct {
 	again bool         // the newest attempt was started within the job, after another one's failure
 }
 
-// account returns the breakdown of the time from start to now, by events, the oldest first.
-func account(events []rundir.Event, reads *progress, anew int, start, now time.Time) Breakdown {
-	c := clock{reads: reads, kept: reads.kept(), anew: anew, causes: causesIn(events), at: start, now: now}
+// account returns the breakdown of the time from start to now, by events, the oldest first. ask is how many nodes an attempt has whose
+// beginning does not say it.
+func account(events []rundir.Event, reads *progress, anew, ask int, start, now time.Time) Breakdown {
+	c := clock{
+		sums: map[int]*Breakdown{}, ask: ask, reads: reads, kept: reads.kept(), anew: anew, causes: causesIn(events), at: start, now: now,
+	}
 	for _, e := range events {
 		c.event(e)
 	}
 	switch c.state {
 	case queued:
-		c.sum.Queued += c.until(now)
+		c.sum().Queued += c.until(now)
 	case runs:
 		c.attempt(now, "")
 	}
-	c.sum.Open = c.state == queued || c.state == runs
-	return c.sum
+	whole := Breakdown{Nodes: c.nodes(), Open: c.state == queued || c.state == runs}
+	for _, nodes := range slices.Sorted(maps.Keys(c.sums)) {
+		whole.Add(*c.sums[nodes])
+	}
+	return whole
+}
+
+// nodes returns how many nodes the newest attempt has.
+func (c *clock) nodes() int { return cmp.Or(max(0, c.begin.NodeCount), c.ask) }
+
+// sum returns the breakdown to which the newest attempt's time is added.
+func (c *clock) sum() *Breakdown {
+	nodes := c.nodes()
+	if c.sums[nodes] == nil {
+		c.sums[nodes] = &Breakdown{Nodes: nodes}
+	}
+	return c.sums[nodes]
 }
 
 // causesIn returns the cause of each attempt's end. If the ledger has several, the last one counts, which is known better.
@@ -119,14 +139,14 @@ func (c *clock) event(e rundir.Event) {
 func (c *clock) submitted(e rundir.Event) {
 	switch c.state {
 	case idle, ended:
-		c.sum.Idle += c.until(e.Time)
+		c.sum().Idle += c.until(e.Time)
 		c.state = queued
 	case queued:
-		c.sum.Queued += c.until(e.Time)
+		c.sum().Queued += c.until(e.Time)
 	case runs: // the event may have been recorded late, or belong to a further link of a chain
 		if id, ok := e.SubmittedJob(); ok && id != c.begin.Job && e.Event != rundir.EventLink {
 			c.close(e.Time)
-			c.sum.Idle += c.until(e.Time)
+			c.sum().Idle += c.until(e.Time)
 			c.state = queued
 		}
 	}
@@ -136,7 +156,7 @@ func (c *clock) submitted(e rundir.Event) {
 func (c *clock) over(e rundir.Event) {
 	switch c.state {
 	case queued:
-		c.sum.Queued += c.until(e.Time)
+		c.sum().Queued += c.until(e.Time)
 		c.state = idle
 	case ended:
 		c.lose(e.Time)
@@ -154,9 +174,12 @@ func (c *clock) began(e rundir.Event) {
 	case c.again:
 		c.lose(e.Time)
 	case c.state == idle && c.begin.Attempt > 0:
-		c.sum.Idle += c.until(e.Time)
+		c.sum().Idle += c.until(e.Time)
 	default:
-		c.sum.Queued += c.until(e.Time)
+		c.sum().Queued += c.until(e.Time)
+	}
+	if same && e.NodeCount == 0 { // a restart within the job
+		e.NodeCount = c.begin.NodeCount
 	}
 	c.begin, c.state = e, runs
 }
@@ -174,7 +197,7 @@ func (c *clock) close(before time.Time) {
 }
 
 // lose adds the time until t to the cause of the newest attempt's end.
-func (c *clock) lose(t time.Time) { c.sum.lose(c.causes[c.begin.Attempt], c.until(t)) }
+func (c *clock) lose(t time.Time) { c.sum().lose(c.causes[c.begin.Attempt], c.until(t)) }
 
 func (c *clock) training(attempt int) *training {
 	if t := c.reads.attempts[attempt]; t != nil && len(t.marks) > 0 {
@@ -204,19 +227,19 @@ func (c *clock) attempt(end time.Time, cause string) {
 	}
 	trained := c.until(earlier(reached, end))
 	stall = min(stall, trained)
-	c.sum.Saving += stall
-	c.sum.Productive += trained - stall
+	c.sum().Saving += stall
+	c.sum().Productive += trained - stall
 
 	if keep.by != 0 && c.anew > c.begin.Attempt && keep.by >= c.anew {
-		c.sum.lose(Anew, c.until(earlier(t.marks[len(t.marks)-1].at, end)))
+		c.sum().lose(Anew, c.until(earlier(t.marks[len(t.marks)-1].at, end)))
 	}
 	switch rest := c.until(end); {
 	case cause == string(recovery.Done), cause == "" && keep.by == 0:
-		c.sum.Other += rest
+		c.sum().Other += rest
 	case cause == "": // another attempt has gone on already
-		c.sum.lose(string(recovery.Unknown), rest)
+		c.sum().lose(string(recovery.Unknown), rest)
 	default:
-		c.sum.lose(cause, rest)
+		c.sum().lose(cause, rest)
 	}
 }
 
@@ -224,10 +247,10 @@ func (c *clock) attempt(end time.Time, cause string) {
 func (c *clock) start(first time.Time) {
 	passed := c.until(first)
 	if c.again {
-		c.sum.lose(c.before(), passed)
+		c.sum().lose(c.before(), passed)
 		return
 	}
-	c.sum.Starting += passed
+	c.sum().Starting += passed
 }
 
 // before returns the cause of the end of the attempt before the newest one.
@@ -245,15 +268,15 @@ func (c *clock) unseen(end time.Time, cause string) {
 	passed := c.until(end)
 	switch known := len(c.kept) > 0 && !c.reads.cut; {
 	case cause == string(recovery.Start), known && cause != "" && cause != string(recovery.Done):
-		c.sum.lose(cause, passed)
+		c.sum().lose(cause, passed)
 	case !known:
-		c.sum.Unknown += passed
+		c.sum().Unknown += passed
 	case cause == string(recovery.Done):
-		c.sum.Other += passed
+		c.sum().Other += passed
 	case c.again:
-		c.sum.lose(c.before(), passed)
+		c.sum().lose(c.before(), passed)
 	default:
-		c.sum.Starting += passed
+		c.sum().Starting += passed
 	}
 }
 

@@ -35,13 +35,15 @@ func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Br
 	if len(elements) == 0 {
 		return a.one(run, from, now)
 	}
-	sum, known := Breakdown{Nodes: run.Spec().Nodes}, false
+	var sum Breakdown
+	known := false
 	for _, element := range elements {
 		b, err := a.one(element, from, now)
 		if err != nil {
 			return Breakdown{}, err
 		}
 		known = known || b.Unknown == 0
+		sum.Nodes = max(sum.Nodes, b.Nodes)
 		sum.Add(b)
 	}
 	switch {
@@ -105,18 +107,22 @@ func (a *Accounts) one(run *rundir.Dir, from, now time.Time) (Breakdown, error) 
 	if start := startOf(events, spec.Created); start.After(from) {
 		from = start
 	}
-	b := account(events, &progress{}, run.AnewFrom(), from, now)
+	nodes := spec.Nodes
+	isBegin := func(e rundir.Event) bool { return e.Event == rundir.EventBegin }
+	if spec.Before != nil && slices.ContainsFunc(events, isBegin) { // no attempt has had what a resume --set asks for
+		nodes = spec.Before.Nodes
+	}
+	b := account(events, &progress{}, run.AnewFrom(), nodes, from, now)
 	if b.Running() > 0 { // otherwise the metrics cannot add anything
 		reads, err := a.readMetrics(run)
 		if err != nil {
 			return Breakdown{}, err
 		}
-		b = account(events, reads, run.AnewFrom(), from, now)
+		b = account(events, reads, run.AnewFrom(), nodes, from, now)
 		if b.Unknown > 0 {
 			b.Why = reads.lack()
 		}
 	}
-	b.Nodes = spec.Nodes
 	return b, nil
 }
 

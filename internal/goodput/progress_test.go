@@ -138,7 +138,7 @@ func FuzzPartsAddUp(f *testing.F) {
 			return
 		}
 		start, now := noon, at(900)
-		b := account(events, &p, 0, start, now)
+		b := account(events, &p, 0, 2, start, now)
 		for _, part := range []time.Duration{b.Queued, b.Starting, b.Productive, b.Saving, b.LostTime(), b.Unknown, b.Other, b.Idle} {
 			if part < 0 {
 				t.Fatalf("a part is negative: %+v", b)

@@ -3,6 +3,7 @@ package goodput
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func (b Breakdown) String() string {
 	}
 	where := fmt.Sprintf("%s: queued for %s", known, text.Span(b.Queued))
 	if b.Running() > 0 {
-		where += fmt.Sprintf(", then %s with %s", text.Span(b.Running()), text.Plural(b.Nodes, "node"))
+		where += fmt.Sprintf(", then %s with %s", text.Span(b.Running()), b.nodes())
 	}
 	var parts []string
 	add := func(what string, d time.Duration) {
@@ -42,6 +43,22 @@ func (b Breakdown) String() string {
 		return where
 	}
 	return where + ": " + strings.Join(parts, ", ")
+}
+
+// nodes says how many nodes the attempts had: "2 nodes", "2 to 4 nodes".
+func (b Breakdown) nodes() string {
+	var counts []int
+	for _, same := range b.split() {
+		if same.Running() > 0 {
+			counts = append(counts, same.Nodes)
+		}
+	}
+	slices.Sort(counts)
+	counts = slices.Compact(counts)
+	if len(counts) < 2 {
+		return text.Plural(b.Nodes, "node")
+	}
+	return fmt.Sprintf("%d to %d nodes", counts[0], counts[len(counts)-1])
 }
 
 // Causes returns the keys of Lost, the one with the longest time first.

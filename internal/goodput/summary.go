@@ -24,18 +24,18 @@ type Summary struct {
 func (s *Summary) Add(b Breakdown) {
 	s.Runs++
 	s.QueuedS += b.Queued.Seconds()
-	s.Starting += b.NodeHours(b.Starting)
-	s.Productive += b.NodeHours(b.Productive)
-	s.Saving += b.NodeHours(b.Saving)
+	s.Starting += b.NodeHours(func(b Breakdown) time.Duration { return b.Starting })
+	s.Productive += b.NodeHours(func(b Breakdown) time.Duration { return b.Productive })
+	s.Saving += b.NodeHours(func(b Breakdown) time.Duration { return b.Saving })
 	if s.Lost == nil {
 		s.Lost = map[string]float64{} // {} in JSON
 	}
-	for cause, lost := range b.Lost {
-		s.Lost[cause] += b.NodeHours(lost)
+	for cause := range b.Lost {
+		s.Lost[cause] += b.NodeHours(func(b Breakdown) time.Duration { return b.Lost[cause] })
 	}
-	s.Unknown += b.NodeHours(b.Unknown)
-	s.Other += b.NodeHours(b.Other)
-	s.Total += b.NodeHours(b.Running())
+	s.Unknown += b.NodeHours(func(b Breakdown) time.Duration { return b.Unknown })
+	s.Other += b.NodeHours(func(b Breakdown) time.Duration { return b.Other })
+	s.Total += b.NodeHours(Breakdown.Running)
 	if known := s.Total - s.Unknown; known > 0 {
 		s.Goodput = new(s.Productive / known)
 	}

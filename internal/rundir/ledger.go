@@ -53,6 +53,8 @@ type Event struct {
 	Link    int       `json:"link,omitempty"`    // which link of a chain the job is, from 1; 0: not a chain
 	Links   int       `json:"links,omitempty"`   // how many links the chain was to have
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
+
+	NodeCount int `json:"node_count,omitempty"` // of a begin: how many nodes the job has; 0: not known, or as in the job's last begin
 }
 
 // maxIndices limits the result of Indices, because a ledger may hold anything.
