@@ -282,3 +282,13 @@ func TestRunBegunAnewHasLostWhatWasBefore(t *testing.T) {
 		t.Errorf("the parts are %q, want %q", parts(got), want)
 	}
 }
+
+// Adding to a breakdown leaves the parts that it consists of as they were: each is counted with its own nodes.
+func TestSumKeepsItsParts(t *testing.T) {
+	all := Breakdown{Nodes: 2, Lost: map[string]time.Duration{"crash": time.Hour}}
+	all.Add(Breakdown{Nodes: 4, Lost: map[string]time.Duration{"crash": time.Hour}})
+	all.Add(Breakdown{Nodes: 1, Lost: map[string]time.Duration{"crash": time.Hour}})
+	if hours := all.NodeHours(Breakdown.LostTime); hours != 7 || all.LostTime() != 3*time.Hour {
+		t.Errorf("%v node-hours of %v lost, want 7 of 3h", hours, all.LostTime())
+	}
+}
