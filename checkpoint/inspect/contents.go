@@ -154,15 +154,29 @@ func (s *Contents) keepExported() {
 }
 
 // reduceTo reduces a checkpoint to what a file of weights has: the model, without its prefix, and no values. If all names in the file have
-// the prefix of DistributedDataParallel, they lose it. A file whose names have the checkpoint's prefix is compared with all of it.
+// the prefix of DistributedDataParallel, and those of the model do not, they lose it. A file in which more names are those of the whole
+// checkpoint is compared with all of it.
 func (s *Contents) reduceTo(file *Contents) {
-	if file.named(ModelPrefix) > 0 {
+	names := map[string]bool{}
+	for _, t := range file.tensors {
+		names[t.name] = true
+	}
+	whole, reduced := 0, 0 // names that are also in the file
+	for _, t := range s.tensors {
+		if names[t.name] {
+			whole++
+		}
+		if name, ok := strings.CutPrefix(t.name, ModelPrefix); ok && names[name] {
+			reduced++
+		}
+	}
+	if whole > reduced {
 		return
 	}
 	s.keepExported()
 	s.values = nil
 	const ddpPrefix = "module."
-	if file.named(ddpPrefix) == len(file.tensors) {
+	if file.named(ddpPrefix) == len(file.tensors) && s.named(ddpPrefix) == 0 {
 		for i := range file.tensors {
 			file.tensors[i].name = strings.TrimPrefix(file.tensors[i].name, ddpPrefix)
 		}

@@ -68,9 +68,15 @@ func TestFilesOfWeightsAreComparedWithTheModel(t *testing.T) {
 		"a part of a DDP's names": {contents(false, map[string]json.RawMessage{}, "module.a", "b"), false},
 		"of a whole state":        {contents(false, values, "model.a", "model.b", "optimizer.a"), true},
 		"other names":             {contents(false, map[string]json.RawMessage{}, "a", "c"), false},
+		"a model's own prefix":    {contents(false, nil, "model.a", "model.b"), true},
+		"a model's own module":    {contents(false, nil, "module.a", "module.b"), true},
 	} {
 		for _, swap := range []bool{false, true} {
 			ours := contents(true, values, "model.a", "model.b", "optimizer.a")
+			if own, isOwn := strings.CutPrefix(name, "a model's own "); isOwn { // as after an import of the file
+				own = map[string]string{"prefix": "model.", "module": "module."}[own]
+				ours = contents(true, values, "model."+own+"a", "model."+own+"b", "optimizer.a")
+			}
 			file := contents(false, test.file.values)
 			file.tensors = slices.Clone(test.file.tensors)
 			a, b := ours, file

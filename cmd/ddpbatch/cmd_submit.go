@@ -152,7 +152,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	offerExclude(e, run, job.Slurm, o.sbatch, ids[0])
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
-		warnStuck(ctx, e, run, job, o.sbatch, ids[0])
+		warnStuck(ctx, e, run, job, o.sbatch, ids)
 		return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 	}
 	words := slices.Concat(o.sbatch, order.First)
@@ -185,10 +185,10 @@ func (a accepted) announce(ctx context.Context, e *env) error {
 		if a.code != "" {
 			fmt.Fprintf(e.Out, "code: %s\n", a.code)
 		}
-		warnStuck(ctx, e, a.run, a.job, a.words, a.ids[0])
+		warnStuck(ctx, e, a.run, a.job, a.words, a.ids)
 		return nil
 	}
-	warnStuck(ctx, e, a.run, a.job, a.words, a.ids[0])
+	warnStuck(ctx, e, a.run, a.job, a.words, a.ids)
 	asked := requestOf(a.job, a.sets, a.words).withArrays(a.pieces)
 	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), asked, e.reply.warnings(), a.run.Cluster()})
 }
@@ -272,9 +272,10 @@ func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission
 	return size, err
 }
 
-// warnStuck warns of a job that Slurm has accepted but will not start in its present form, or that is held. words are further options of
-// sbatch. It is not an error if Slurm cannot be asked.
-func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, words []string, id string) {
+// warnStuck warns of a job that Slurm has accepted but will not start in its present form, or that is held. ids are the jobs of the run, of
+// which the first one tells about all. words are further options of sbatch. It is not an error if Slurm cannot be asked.
+func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, words, ids []string) {
+	id := ids[0]
 	jobs, err := e.viewer().Jobs(ctx, run.Cluster(), []string{id})
 	if err != nil {
 		return
@@ -287,7 +288,7 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, w
 					why = "is held, as slurm.hold says"
 				}
 				fmt.Fprintf(e.Err, "ddpbatch: job %s %s; to release it: scontrol%s release %s\n", id, why,
-					onCluster(run.Cluster()), id)
+					onCluster(run.Cluster()), strings.Join(ids, ","))
 				return
 			}
 			fmt.Fprintf(e.Err, "ddpbatch: job %s will not start in its present form: "+

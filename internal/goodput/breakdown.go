@@ -74,9 +74,7 @@ func (b Breakdown) Share(whole time.Duration) (share float64, ok bool) {
 // Add adds the parts of another run, or of an element. It does not change Nodes.
 func (b *Breakdown) Add(o Breakdown) {
 	if b.byNodes == nil && b.Total() > 0 {
-		first := *b
-		first.Lost = maps.Clone(b.Lost) // what is added below is not first's
-		b.byNodes = []Breakdown{first}
+		b.byNodes = []Breakdown{*b} // Lost is replaced below
 	}
 	b.byNodes = append(b.byNodes, o.split()...)
 	b.Queued += o.Queued

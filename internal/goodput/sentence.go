@@ -55,8 +55,11 @@ func (b Breakdown) nodes() string {
 	}
 	slices.Sort(counts)
 	counts = slices.Compact(counts)
-	if len(counts) < 2 {
+	switch len(counts) {
+	case 0:
 		return text.Plural(b.Nodes, "node")
+	case 1:
+		return text.Plural(counts[0], "node")
 	}
 	return fmt.Sprintf("%d to %d nodes", counts[0], counts[len(counts)-1])
 }

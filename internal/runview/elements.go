@@ -181,7 +181,7 @@ func (t tally) text(all int) string {
 	return text
 }
 
-// endInArray describes how an element ended, in the words of its own row.
+// endInArray describes how an element ended.
 func (row *RunStatus) endInArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
 	if row.index >= 0 { // it may differ from Slurm's

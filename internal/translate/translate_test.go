@@ -331,7 +331,6 @@ func TestCommandsAreTranslated(t *testing.T) {
 	}
 }
 
-// No value in a script that may be a secret appears in the translation.
 // srun's own --gpus-per-task decides which GPUs each task of a script sees.
 func TestOneGPUPerTaskOfSrun(t *testing.T) {
 	for gpus, want := range map[string]string{
@@ -346,6 +345,7 @@ func TestOneGPUPerTaskOfSrun(t *testing.T) {
 	}
 }
 
+// No value in a script that may be a secret appears in the translation.
 func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 	const secret = "q7Zx91Lmn4Rt"
 	for _, script := range []string{
