@@ -62,6 +62,11 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	if code != 0 || errs != "ddpbatch: job 503 is held: Slurm's reason is JobHeldUser; to release it: scontrol release 503\n" {
 		t.Errorf("one that is held by words after --: %d, %q", code, errs)
 	}
+	q.says("next", "510")
+	code, _, errs = q.run(parent, "submit", "other.toml", "--set", "slurm.chain=2", "--", "--hold")
+	if code != 0 || !strings.HasSuffix(errs, "to release it: scontrol release 510,511\n") {
+		t.Errorf("a chain that is held: %d, %q", code, errs)
+	}
 	q.says("reason", "Priority")
 	if code, _, errs := q.run(parent, "submit", "other.toml"); code != 0 || errs != "" {
 		t.Errorf("one that waits for its turn: %d, %q", code, errs)
