@@ -65,6 +65,9 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	}
 	steps := ceil(ceil(sampler.Len(), o.batch), o.accumulate) // of an epoch, on every rank: the sampler gives all the same number of rows
 	all := int64(o.epochs * steps)                            // steps of the whole run
+	if step > 0 && comm.Rank() == 0 {
+		fmt.Printf("resumed at step %d of %d\n", step, all)
+	}
 	schedule, err := optim.NewSchedule(optim.ScheduleConfig{Kind: "one_cycle", Steps: all}, o.lr)
 	if err != nil {
 		return err
