@@ -165,7 +165,8 @@ func TestInterruptedRanksSave(t *testing.T) {
 	if _, _, openErr := opened.Latest(t.Context()); openErr != nil || cmd.ProcessState.ExitCode() != 75 {
 		t.Errorf("%v; %v:\n%s", openErr, err, errs.String())
 	}
-	if output, err := start(t, custom, "-checkpoints", folder, "-epochs", "1"); err != nil || !strings.Contains(output, "resumed at step ") {
+	output, err := start(t, custom, "-checkpoints", folder, "-epochs", "1")
+	if err != nil || !strings.Contains(output, "resumed at step ") {
 		t.Errorf("the next time: %v:\n%s", err, output)
 	}
 }
