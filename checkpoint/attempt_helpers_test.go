@@ -96,8 +96,8 @@ func hardVariant(s *checkpoint.State) (int, error) {
 	return 0, errors.New("the state has no stamp")
 }
 
-// draftSave saves a state through a draft, as the given number of writers do, each of which writes an equal part of every tensor. If base
-// is nil, the checkpoint is full. Otherwise base is a checkpoint whose tensors were split in the same way, and baseState is its state.
+// draftSave saves a state through a draft with the given number of writers. Each writer writes an equal part of every tensor. If base is
+// nil, the checkpoint is full. Otherwise base is a checkpoint whose tensors were split in the same way, and baseState is its state.
 func draftSave(d *checkpoint.Dir, s *checkpoint.State, shards int, base *checkpoint.Checkpoint, baseState *checkpoint.State) error {
 	ctx := context.Background()
 	draft, err := d.NewDraft(ctx, s.Step)

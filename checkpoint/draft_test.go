@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// split saves a state with n writers, each of which has its own Dir, as ranks do. It splits every tensor between whole elements into n
+// split saves a state with n writers. Each writer has its own Dir, as ranks do. split divides every tensor between whole elements into n
 // parts. base is the state of the Commit's Base, or nil if the Commit has no Base.
 func split(t testing.TB, d *Dir, s *State, n int, base *State, c Commit) (*Checkpoint, error) {
 	t.Helper()

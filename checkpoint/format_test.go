@@ -60,7 +60,7 @@ func TestFormatDocumentShowsOurBytes(t *testing.T) {
 	}
 }
 
-// block returns the fenced block of a language, of which the text must have exactly one.
+// block returns the fenced block of a language. The text must have exactly one.
 func block(t *testing.T, text, language string) string {
 	t.Helper()
 	parts := strings.Split(text, "```"+language+"\n")

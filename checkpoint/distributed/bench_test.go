@@ -72,7 +72,7 @@ func median(all *[64]time.Duration, n int) time.Duration {
 	return w.quantile(50)
 }
 
-// BenchmarkSave measures a synchronous save by four ranks of one process, each of which writes a quarter of the bytes.
+// BenchmarkSave measures a synchronous save by four ranks of one process. Each rank writes a quarter of the bytes.
 func BenchmarkSave(b *testing.B) {
 	const world, size = 4, 64 << 20
 	ctx := context.Background()

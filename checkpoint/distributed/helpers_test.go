@@ -166,7 +166,7 @@ func check(c *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// latest checks the whole newest checkpoint and returns its step, or -1 if there is no checkpoint.
+// latest verifies all of the newest checkpoint and returns its step. It returns -1 if the directory is empty.
 func latest(fsys vfs.FS, attempt int) (step int64, err error) {
 	d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: fsys, Run: "trial", Attempt: attempt, Workers: 1})
 	if err != nil {
@@ -183,7 +183,7 @@ func latest(fsys vfs.FS, attempt int) (step int64, err error) {
 	return c.Step(), check(c)
 }
 
-// resume resumes with a full check on every rank, and returns the step, or -1 if there is no checkpoint.
+// resume resumes, verifies the checkpoint on every rank and returns its step. It returns -1 if the directory is empty.
 func (r *one) resume(ctx context.Context) (int64, error) {
 	c, err := r.Resume(ctx, check)
 	if errors.Is(err, checkpoint.ErrNone) {

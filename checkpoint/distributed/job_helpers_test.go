@@ -144,7 +144,7 @@ func need(t testing.TB, err error) {
 	}
 }
 
-// newestOf checks the whole newest checkpoint, and returns its step and history. The step is 0 if there is no checkpoint.
+// newestOf verifies all of the newest checkpoint and returns its step and history. For an empty directory the step is 0.
 func newestOf(ctx context.Context, fsys vfs.FS, path string) (step int64, variant int, err error) {
 	d, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Run: "run"})
 	if err != nil {

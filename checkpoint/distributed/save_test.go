@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// modes returns the ways of saving, all of which make the same promises.
+// modes returns the ways of saving. They all make the same promises.
 func modes() map[string]Options {
 	return map[string]Options{
 		"sync":          {},

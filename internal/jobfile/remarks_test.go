@@ -28,8 +28,8 @@ func place(t *testing.T, dir string, names ...string) {
 func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py", "plain.py", "real/env2/bin/activate",
-		"real/work/train.py")
-	if err := os.Symlink("real/work", filepath.Join(dir, "link")); err != nil {
+		"real/code/train.py")
+	if err := os.Symlink("real/code", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Join(dir, "plain.py"), 0o600); err != nil {
