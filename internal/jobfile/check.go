@@ -151,7 +151,7 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	return true
 }
 
-// kindAdvice says, after "; ", how to write a table of which only the kind was given, as in model = "mlp".
+// kindAdvice says, after "; ", how to write a table if only its kind was given, as in model = "mlp".
 func kindAdvice(n *node, key toml.Key, v any) string {
 	if kind, isText := v.(string); isText && n.kind != nil && n.keys["kind"].read(&Job{}, below(key, "kind"), kind) == nil {
 		return fmt.Sprintf("; write %s = { kind = %q, ... }", key, kind)
